@@ -1,0 +1,3 @@
+//! The node agent: takes pods from its sources and makes the runtime run them. Rooms are listed in docs/architecture.md.
+
+pub mod model;

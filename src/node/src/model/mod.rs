@@ -1,0 +1,10 @@
+//! Ids and handles that rooms share. Imports no room, so that `probe`, `evict`, `observe`, `source` and `server` reach
+//! pods only through what stands here.
+
+mod change;
+mod handle;
+mod ids;
+
+pub use change::{DesiredPod, PodChange, PodSink, SourceKind};
+pub use handle::{PodControl, PodView, ReadPods, Terminate};
+pub use ids::{ContainerId, MirrorUid, PodKey, PodUid, SandboxId};
