@@ -1,0 +1,3 @@
+//! The apiserver: who asks, whether they may, and the answer out of the store.
+
+pub mod identity;
