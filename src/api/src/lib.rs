@@ -1,1 +1,10 @@
+//! Pure Kubernetes meaning: defaults, validation, pod rules and status composition.
+//! Knows no IO, no clock and no runtime; everything here is a function of its arguments.
 
+pub mod defaults;
+pub mod dns;
+pub mod expand;
+pub mod hash;
+pub mod hosts;
+pub mod image_name;
+pub mod names;
