@@ -1,3 +1,8 @@
 //! The node agent: takes pods from its sources and makes the runtime run them. Rooms are listed in docs/architecture.md.
 
+pub mod event;
 pub mod model;
+pub mod telemetry;
+
+#[cfg(test)]
+pub(crate) mod test_api;

@@ -1,0 +1,17 @@
+//! Metrics: one registry for the agent, families grouped by the subsystem that sets them. Names, labels, types and buckets
+//! that exist upstream are kept as they are there (`kubelet_*`); ours start with `longshore_`.
+
+mod events;
+mod node;
+mod pods;
+mod process;
+mod registry;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use events::EventMetrics;
+pub use node::NodeMetrics;
+pub use pods::{ContainerType, PodMetrics, StaticLabel};
+pub use registry::{SharedTelemetry, Telemetry};
+pub use server::{RequestLabels, ServerMetrics};
