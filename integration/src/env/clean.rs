@@ -1,0 +1,129 @@
+//! Removal of a run: the processes that stand in its namespaces or hang below them, its cgroups, its directory.
+//! Works from what is on the machine alone, so that a run killed in the middle can be removed by the next one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::process::pause;
+
+/// Removes the directories and processes of runs whose lock is free.
+pub(super) fn remove_dead_runs(base: &Path) {
+    let Ok(entries) = std::fs::read_dir(base) else { return };
+    for entry in entries.flatten() {
+        let directory = entry.path();
+        let Some(id) = directory.file_name().and_then(|name| name.to_str()).map(str::to_owned) else { continue };
+        let Ok(lock) = File::open(directory.join("lock")) else { continue };
+        // A run that was just made has its lock taken within moments; a lock younger than that is left alone.
+        let young = lock.metadata().and_then(|data| data.modified()).ok().and_then(|time| time.elapsed().ok());
+        if young.is_none_or(|age| age < Duration::from_secs(10)) {
+            continue;
+        }
+        if let Ok(lock) = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusiveNonblock) {
+            remove_run(&directory, &id, false);
+            drop(lock);
+        }
+    }
+}
+
+/// Kills the run's processes, removes its cgroups, then its directory unless `keep`.
+pub(super) fn remove_run(directory: &Path, id: &str, keep: bool) {
+    let mut cgroups = BTreeSet::new();
+    for _ in 0..10 {
+        let pids = processes(id);
+        if pids.is_empty() {
+            break;
+        }
+        for pid in pids {
+            cgroups.extend(container_cgroups(pid));
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        pause(Duration::from_millis(50));
+    }
+    remove_cgroups(id, &cgroups);
+    if !keep {
+        drop(std::fs::remove_dir_all(directory));
+    }
+}
+
+/// All processes with the run's id in their command line (containerd, shims, agents) or their cgroup, and all below.
+fn processes(id: &str) -> BTreeSet<i32> {
+    let mine = i32::try_from(std::process::id()).unwrap_or(0);
+    let mut parents = BTreeMap::new();
+    let mut found = BTreeSet::new();
+    let mark = format!("longshore-{id}");
+    let socket = format!("/run/{id}/");
+    let Ok(entries) = std::fs::read_dir("/proc") else { return found };
+    for pid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let mut after = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        if after.next() == Some("Z") {
+            continue;
+        }
+        if let Some(parent) = after.next().and_then(|text| text.parse::<i32>().ok()) {
+            parents.insert(pid, parent);
+        }
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        if pid != mine && (line.contains(&socket) || cgroup.contains(&mark)) {
+            found.insert(pid);
+        }
+    }
+    loop {
+        let more: Vec<i32> = parents
+            .iter()
+            .filter(|(pid, parent)| found.contains(parent) && !found.contains(pid) && **pid != mine)
+            .map(|(pid, _)| *pid)
+            .collect();
+        if more.is_empty() {
+            return found;
+        }
+        found.extend(more);
+    }
+}
+
+/// Cgroups that a container of the run was given outside of the run's root (a sandbox made without a parent).
+fn container_cgroups(pid: i32) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.splitn(3, ':').nth(2))
+        .filter(|path| {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+        .map(PathBuf::from)
+        .collect()
+}
+
+fn remove_cgroups(id: &str, containers: &BTreeSet<PathBuf>) {
+    let Ok(hierarchies) = std::fs::read_dir("/sys/fs/cgroup") else { return };
+    let mut roots: Vec<PathBuf> = vec![PathBuf::from("/sys/fs/cgroup")];
+    roots.extend(hierarchies.flatten().map(|entry| entry.path()).filter(|path| path.join("cgroup.procs").exists()));
+    for root in roots {
+        for container in containers {
+            remove_tree(&root.join(container.strip_prefix("/").unwrap_or(container)));
+        }
+        remove_tree(&root.join(format!("longshore-{id}")));
+    }
+}
+
+/// A cgroup is removed by `rmdir`, children first; processes that are still leaving make it busy for a moment.
+fn remove_tree(path: &Path) {
+    let Ok(entries) = std::fs::read_dir(path) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove_tree(&entry.path());
+    }
+    for _ in 0..20 {
+        match std::fs::remove_dir(path) {
+            Err(error) if error.raw_os_error() == Some(nix::errno::Errno::EBUSY as i32) => {
+                pause(Duration::from_millis(25));
+            }
+            Ok(()) | Err(_) => return,
+        }
+    }
+}
