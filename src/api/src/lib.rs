@@ -8,3 +8,5 @@ pub mod hash;
 pub mod hosts;
 pub mod image_name;
 pub mod names;
+pub mod quantity;
+pub mod selector;

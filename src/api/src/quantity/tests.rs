@@ -119,8 +119,8 @@ fn sums_keep_the_writing_of_the_first_amount() {
 
 proptest! {
     #[test]
-    fn canonical_text_is_stable_and_loses_nothing(nanos in -(LARGEST)..LARGEST, format in 0..3) {
-        let format = [Format::DecimalSi, Format::BinarySi, Format::DecimalExponent][format as usize];
+    fn canonical_text_is_stable_and_loses_nothing(nanos in -(LARGEST)..LARGEST, format in 0usize..3) {
+        let format = [Format::DecimalSi, Format::BinarySi, Format::DecimalExponent][format];
         let quantity = Quantity::from_nanos(nanos, format);
         let text = quantity.to_string();
         let again = parsed(&text);
