@@ -119,11 +119,8 @@ impl Authority {
         params.distinguished_name = subject(common_name, None);
         params.subject_alt_names = vec![SanType::DnsName(common_name.try_into().map_err(make)?)];
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![
-            KeyUsagePurpose::DigitalSignature,
-            KeyUsagePurpose::KeyEncipherment,
-            KeyUsagePurpose::KeyCertSign,
-        ];
+        params.key_usages =
+            vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
         params.not_before = date_time_ymd(1970, 1, 1) + since_1970(not_before);
         params.not_after = date_time_ymd(1970, 1, 1) + since_1970(after(now, validity));
         let certificate = params.self_signed(&key).map_err(make)?;
@@ -180,7 +177,11 @@ pub fn self_signed_server(request: &LeafRequest, now: Timestamp) -> Result<Keyed
     Ok(KeyedCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
 }
 
-fn leaf_params(request: &LeafRequest, not_before: Timestamp, now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
+fn leaf_params(
+    request: &LeafRequest,
+    not_before: Timestamp,
+    now: Timestamp,
+) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name = subject(&request.common_name, request.organization.as_deref());
     params.is_ca = IsCa::ExplicitNoCa;

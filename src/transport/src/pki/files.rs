@@ -1,7 +1,6 @@
 //! PEM in and out: files with the right mode, errors that name the file.
 
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::Read as _;
 use std::path::Path;
 
 use rustls_pki_types::pem::PemObject as _;
@@ -58,7 +57,6 @@ pub fn read_private_key(path: &Path) -> Result<PrivateKeyDer<'static>, PkiError>
 
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, PkiError> {
     let read = || {
-        use std::io::Read as _;
         let mut bytes = Vec::new();
         std::fs::File::open(path)?.take(MAX_FILE).read_to_end(&mut bytes)?;
         Ok(bytes)
@@ -66,19 +64,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, PkiError> {
     read().map_err(|source| PkiError::Read { path: path.to_owned(), source })
 }
 
-/// Writes a file whole or not at all: beside it first, synced, then renamed over it.
+/// Writes a file whole or not at all.
 pub fn write_file(path: &Path, contents: &[u8], mode: u32) -> Result<(), PkiError> {
-    let write = || {
-        let folder = path.parent().unwrap_or_else(|| Path::new("."));
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.tmp", std::process::id()));
-        let temporary = folder.join(name);
-        let _ = std::fs::remove_file(&temporary);
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
-        file.write_all(contents)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        std::fs::File::open(folder)?.sync_all()
-    };
-    write().map_err(|source| PkiError::Write { path: path.to_owned(), source })
+    Ok(longshore_util::atomic::write(path, contents, mode)?)
 }

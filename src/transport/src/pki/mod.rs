@@ -30,14 +30,8 @@ pub enum PkiError {
         source: std::io::Error,
     },
     /// A file cannot be written.
-    #[error("writing {path}", path = path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] longshore_util::atomic::AtomicWriteError),
     /// The text is not PEM, or holds nothing of the wanted kind.
     #[error("{what}: {detail}")]
     Pem {

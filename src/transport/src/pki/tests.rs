@@ -40,7 +40,10 @@ fn certificates_have_kubeadms_names_and_days() {
     assert_eq!((server.not_after.as_second() - now().as_second()) / 86400, 365);
 
     let node = facts(&authority.issue(&kubeadm::node("n1"), now()).unwrap().certificate_pem);
-    assert_eq!((node.common_name.as_str(), node.organizations.as_slice()), ("system:node:n1", &["system:nodes".to_owned()][..]));
+    assert_eq!(
+        (node.common_name.as_str(), node.organizations.as_slice()),
+        ("system:node:n1", &["system:nodes".to_owned()][..])
+    );
     assert_eq!(node.issuer, "CN=kubernetes");
 }
 

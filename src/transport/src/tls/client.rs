@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::ClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
@@ -30,9 +30,7 @@ pub fn client_config(
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let builder = match trust {
         ServerTrust::Authorities(pem) => builder.with_root_certificates(roots(pem)?),
-        ServerTrust::Any => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(TakesAny { provider })),
+        ServerTrust::Any => builder.dangerous().with_custom_certificate_verifier(Arc::new(TakesAny { provider })),
     };
     let mut config = match identity {
         Some(keyed) => builder

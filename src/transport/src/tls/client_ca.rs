@@ -103,7 +103,8 @@ impl ClientCa {
         chain: &[CertificateDer<'static>],
         now: Timestamp,
     ) -> Result<PeerSubject, ClientCertificateError> {
-        let refused = |subject: &str, detail: String| ClientCertificateError::Refused { subject: subject.to_owned(), detail };
+        let refused =
+            |subject: &str, detail: String| ClientCertificateError::Refused { subject: subject.to_owned(), detail };
         let Some((leaf, intermediates)) = chain.split_first() else {
             return Err(refused("", "none was presented".to_owned()));
         };
