@@ -71,7 +71,10 @@ impl Bare {
         let begin = Instant::now();
         let sandbox = self
             .client
-            .run_pod_sandbox(v1::RunPodSandboxRequest { config: Some(sandbox_config.clone()), runtime_handler: String::new() })
+            .run_pod_sandbox(v1::RunPodSandboxRequest {
+                config: Some(sandbox_config.clone()),
+                runtime_handler: String::new(),
+            })
             .await?
             .pod_sandbox_id;
         let container = self
@@ -93,12 +96,8 @@ impl Bare {
         self.client
             .stop_container(v1::StopContainerRequest { container_id: pod.container.clone(), timeout: 30 })
             .await?;
-        self.client
-            .stop_pod_sandbox(v1::StopPodSandboxRequest { pod_sandbox_id: pod.sandbox.clone() })
-            .await?;
-        self.client
-            .remove_pod_sandbox(v1::RemovePodSandboxRequest { pod_sandbox_id: pod.sandbox.clone() })
-            .await?;
+        self.client.stop_pod_sandbox(v1::StopPodSandboxRequest { pod_sandbox_id: pod.sandbox.clone() }).await?;
+        self.client.remove_pod_sandbox(v1::RemovePodSandboxRequest { pod_sandbox_id: pod.sandbox.clone() }).await?;
         Ok(begin.elapsed())
     }
 

@@ -49,7 +49,8 @@ impl Drop for Pods {
 impl Pods {
     /// Connects, makes the namespace and starts to watch it.
     pub(crate) async fn connect(kubeconfig: &Path, node: &str, image: &str) -> anyhow::Result<Self> {
-        let file = kube::config::Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
+        let file = kube::config::Kubeconfig::read_from(kubeconfig)
+            .with_context(|| format!("read {}", kubeconfig.display()))?;
         let config = kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default()).await?;
         let client = kube::Client::try_from(config)?;
         let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());

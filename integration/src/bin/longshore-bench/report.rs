@@ -134,7 +134,13 @@ mod tests {
 
     #[test]
     fn a_row_above_its_limit_misses() {
-        let row = |agent: f64, limit| Row { name: "r".into(), unit: "s", agent: vec![agent], bare: vec![1.0], limit: Some(limit) };
+        let row = |agent: f64, limit| Row {
+            name: "r".into(),
+            unit: "s",
+            agent: vec![agent],
+            bare: vec![1.0],
+            limit: Some(limit),
+        };
         assert!(row(1.3, Limit::TimesBare(1.25)).misses());
         assert!(!row(1.2, Limit::TimesBare(1.25)).misses());
         assert!(row(0.3, Limit::AtMost(0.2)).misses());

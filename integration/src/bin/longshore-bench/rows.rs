@@ -99,7 +99,11 @@ impl Bench<'_> {
             let names: Vec<String> = (0..count).map(|index| format!("burst{count}-{run}-{index}")).collect();
             let before = self.pid.map(cost::cpu_time).transpose()?;
             let begin = Instant::now();
-            stream::iter(&names).map(|name| self.pods.post(name, "Always")).buffer_unordered(16).try_collect::<Vec<_>>().await?;
+            stream::iter(&names)
+                .map(|name| self.pods.post(name, "Always"))
+                .buffer_unordered(16)
+                .try_collect::<Vec<_>>()
+                .await?;
             let mut ready = Vec::new();
             for name in &names {
                 ready.push(seconds(self.pods.wait(name, |seen| seen.ready).await? - begin));
@@ -111,7 +115,11 @@ impl Bench<'_> {
                 used.push(seconds(cost::cpu_time(pid)?.saturating_sub(before)));
             }
             let begin = Instant::now();
-            stream::iter(&names).map(|name| self.pods.delete(name)).buffer_unordered(16).try_collect::<Vec<_>>().await?;
+            stream::iter(&names)
+                .map(|name| self.pods.delete(name))
+                .buffer_unordered(16)
+                .try_collect::<Vec<_>>()
+                .await?;
             let mut last = begin;
             for name in &names {
                 last = last.max(self.pods.wait(name, |seen| seen.gone).await?);
@@ -119,17 +127,36 @@ impl Bench<'_> {
             down.push(seconds(last - begin));
             for (slot, concurrency) in BARE_CONCURRENCY.into_iter().enumerate() {
                 let begin = Instant::now();
-                let made: Vec<(BarePod, Duration)> =
-                    stream::iter(&names).map(|name| self.bare.start(name)).buffer_unordered(concurrency).try_collect().await?;
+                let made: Vec<(BarePod, Duration)> = stream::iter(&names)
+                    .map(|name| self.bare.start(name))
+                    .buffer_unordered(concurrency)
+                    .try_collect()
+                    .await?;
                 bare_up[slot].push(seconds(begin.elapsed()));
                 let begin = Instant::now();
-                stream::iter(&made).map(|(pod, _)| self.bare.remove(pod)).buffer_unordered(concurrency).try_collect::<Vec<_>>().await?;
+                stream::iter(&made)
+                    .map(|(pod, _)| self.bare.remove(pod))
+                    .buffer_unordered(concurrency)
+                    .try_collect::<Vec<_>>()
+                    .await?;
                 bare_down[slot].push(seconds(begin.elapsed()));
             }
         }
-        self.row(&format!("{count} pods at once, until all Ready"), "s", up, best(bare_up), Some(Limit::TimesBare(1.25)));
+        self.row(
+            &format!("{count} pods at once, until all Ready"),
+            "s",
+            up,
+            best(bare_up),
+            Some(Limit::TimesBare(1.25)),
+        );
         self.row(&format!("{count} pods at once, the middle one Ready"), "s", middle, Vec::new(), None);
-        self.row(&format!("{count} pods deleted, until all gone"), "s", down, best(bare_down), Some(Limit::TimesBare(1.25)));
+        self.row(
+            &format!("{count} pods deleted, until all gone"),
+            "s",
+            down,
+            best(bare_down),
+            Some(Limit::TimesBare(1.25)),
+        );
         self.row(&format!("agent CPU for those {count} starts"), "s", used, Vec::new(), None);
         Ok(())
     }
@@ -166,7 +193,11 @@ impl Bench<'_> {
 
     async fn stand(&self, prefix: &str, count: usize) -> anyhow::Result<Vec<String>> {
         let names: Vec<String> = (0..count).map(|index| format!("{prefix}-{index}")).collect();
-        stream::iter(&names).map(|name| self.pods.post(name, "Always")).buffer_unordered(8).try_collect::<Vec<_>>().await?;
+        stream::iter(&names)
+            .map(|name| self.pods.post(name, "Always"))
+            .buffer_unordered(8)
+            .try_collect::<Vec<_>>()
+            .await?;
         for name in &names {
             self.pods.wait(name, |seen| seen.ready).await?;
         }
