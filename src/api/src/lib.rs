@@ -8,5 +8,6 @@ pub mod hash;
 pub mod hosts;
 pub mod image_name;
 pub mod names;
+pub mod patch;
 pub mod quantity;
 pub mod selector;
