@@ -7,3 +7,6 @@ pub mod pki;
 pub mod serve;
 pub mod tls;
 pub mod upgrade;
+
+#[cfg(test)]
+mod fixture;

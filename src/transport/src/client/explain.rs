@@ -23,7 +23,7 @@ pub fn explain(error: &kube::Error, kubeconfig: &Kubeconfig) -> String {
         );
         return format!("{server} does not accept {who} of {file}: {}", status.message);
     }
-    if let Some(error) = chain(error).find_map(tls_error) {
+    if let Some(error) = tls_error(error) {
         return tls(error, kubeconfig);
     }
     let last = chain(error).last().map_or_else(|| error.to_string(), ToString::to_string);
@@ -86,10 +86,12 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
 }
 
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    if let Some(error) = error.downcast_ref::<rustls::Error>() {
+        return Some(error);
+    }
     // An io::Error does not show what it wraps as its source, only that one's source.
-    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    error.downcast_ref::<rustls::Error>().or_else(|| {
-        let wrapped = wrapped?;
-        wrapped.downcast_ref::<rustls::Error>().or_else(|| tls_error(wrapped.source()?))
-    })
+    match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        Some(wrapped) => tls_error(wrapped),
+        None => error.source().and_then(tls_error),
+    }
 }
