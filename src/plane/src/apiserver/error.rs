@@ -71,8 +71,11 @@ impl ApiError {
     /// 404 for an object.
     pub fn not_found(resource: &Resource, name: &str) -> Self {
         let full = resource.full_name();
-        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{full} {name:?} not found"))
-            .with(details(resource, name, resource.plural))
+        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{full} {name:?} not found")).with(details(
+            resource,
+            name,
+            resource.plural,
+        ))
     }
 
     /// 404 for a path.
@@ -83,14 +86,16 @@ impl ApiError {
     /// 409 for a taken name.
     pub fn already_exists(resource: &Resource, name: &str) -> Self {
         let full = resource.full_name();
-        Self::new(StatusCode::CONFLICT, "AlreadyExists", format!("{full} {name:?} already exists"))
-            .with(details(resource, name, resource.plural))
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", format!("{full} {name:?} already exists")).with(details(
+            resource,
+            name,
+            resource.plural,
+        ))
     }
 
     /// 409 for a stale version.
     pub fn stale(resource: &Resource, name: &str) -> Self {
-        let text =
-            "the object has been modified; please apply your changes to the latest version and try again";
+        let text = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, resource.plural, text)
     }
 
@@ -128,8 +133,11 @@ impl ApiError {
     /// 403 by admission.
     pub fn forbidden(resource: &Resource, name: &str, text: &str) -> Self {
         let full = resource.full_name();
-        Self::new(StatusCode::FORBIDDEN, "Forbidden", format!("{full} {name:?} is forbidden: {text}"))
-            .with(details(resource, name, resource.plural))
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", format!("{full} {name:?} is forbidden: {text}")).with(details(
+            resource,
+            name,
+            resource.plural,
+        ))
     }
 
     /// 403 by missing rights, with the text already made.
@@ -145,8 +153,7 @@ impl ApiError {
 
     /// 403 because the namespace is going away.
     pub fn namespace_terminating(resource: &Resource, name: &str, namespace: &str) -> Self {
-        let text =
-            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let text = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut error = Self::forbidden(resource, name, &text);
         if let Some(info) = error.details.as_mut().and_then(|info| info.as_object_mut()) {
             let message = format!("namespace {namespace} is being terminated");
@@ -204,8 +211,7 @@ impl ApiError {
     pub fn future_version(requested: u64, current: u64) -> Self {
         let text = format!("Timeout: Too large resource version: {requested}, current: {current}");
         let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", text)
-            .with(json!({"causes": [cause], "retryAfterSeconds": 1}))
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", text).with(json!({"causes": [cause], "retryAfterSeconds": 1}))
     }
 
     /// 422 for a patch that cannot be applied.

@@ -39,13 +39,8 @@ pub trait Reviewer: Send + Sync + fmt::Debug + 'static {
     ) -> Result<Value, ApiError>;
 
     /// Answers `serviceaccounts/NAME/token`: takes a `TokenRequest`, returns it with its status. The account exists.
-    async fn token(
-        &self,
-        user: &UserInfo,
-        namespace: &str,
-        account: &Value,
-        request: Value,
-    ) -> Result<Value, ApiError>;
+    async fn token(&self, user: &UserInfo, namespace: &str, account: &Value, request: Value)
+    -> Result<Value, ApiError>;
 }
 
 /// What is to be reached on a node.

@@ -1,8 +1,6 @@
 //! The table of what is served: one row per kind. A new kind is a new row; what a kind does beyond the common rules is
 //! its [`Strategy`].
 
-use serde_json::Value;
-
 use super::strategy::{self, Strategy};
 
 /// How an object's name must look.
@@ -66,8 +64,6 @@ pub struct Resource {
     pub delete_collection: bool,
     /// How names look.
     pub name_rule: NameRule,
-    /// Field selectors beyond name and namespace: label and JSON pointer.
-    pub fields: &'static [(&'static str, &'static str)],
     /// What this kind does beyond the common rules.
     pub strategy: &'static dyn Strategy,
 }
@@ -97,7 +93,6 @@ impl Resource {
             returns_deleted: false,
             delete_collection: true,
             name_rule: NameRule::Subdomain,
-            fields: &[],
             strategy,
         }
     }
@@ -114,7 +109,8 @@ impl Resource {
 
     /// Returns the prefix of its keys in the store; with a namespace, that namespace's.
     pub fn prefix(&self, namespace: &str) -> String {
-        let base = if self.group.is_empty() { self.plural.to_owned() } else { format!("{}/{}", self.group, self.plural) };
+        let base =
+            if self.group.is_empty() { self.plural.to_owned() } else { format!("{}/{}", self.group, self.plural) };
         if self.namespaced && !namespace.is_empty() { format!("{base}/{namespace}/") } else { format!("{base}/") }
     }
 
@@ -145,22 +141,6 @@ impl Resource {
             &["create", "delete", "get", "list", "patch", "update", "watch"]
         }
     }
-
-    /// Returns the value of a selectable field, if the kind has it.
-    pub fn field(&self, object: &Value, label: &str) -> Option<String> {
-        let pointer = match label {
-            "metadata.name" => "/metadata/name",
-            "metadata.namespace" if self.namespaced => "/metadata/namespace",
-            _ => self.fields.iter().find(|(known, _)| *known == label)?.1,
-        };
-        Some(match object.pointer(pointer) {
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Bool(on)) => on.to_string(),
-            Some(Value::Number(number)) => number.to_string(),
-            _ if label == "spec.hostNetwork" || label == "spec.unschedulable" => "false".to_owned(),
-            _ => String::new(),
-        })
-    }
 }
 
 const fn core(kind: &'static str, verbs: &'static [&'static str], name: &'static str) -> Subresource {
@@ -176,7 +156,6 @@ pub static NAMESPACES: Resource = Resource {
     delete_collection: false,
     returns_deleted: true,
     name_rule: NameRule::Label,
-    fields: &[("status.phase", "/status/phase"), ("name", "/metadata/name")],
     ..Resource::new("", "namespaces", "namespace", "Namespace", &strategy::Namespaces)
 };
 
@@ -186,7 +165,6 @@ pub static NODES: Resource = Resource {
     namespaced: false,
     has_status: true,
     subresources: &[core("NodeProxyOptions", &["create", "delete", "get", "patch", "update"], "proxy")],
-    fields: &[("spec.unschedulable", "/spec/unschedulable")],
     ..Resource::new("", "nodes", "node", "Node", &strategy::Nodes)
 };
 
@@ -207,16 +185,6 @@ pub static PODS: Resource = Resource {
         core("PodPortForwardOptions", &["create", "get"], "portforward"),
         core("Pod", &["get", "patch", "update"], "resize"),
     ],
-    fields: &[
-        ("spec.nodeName", "/spec/nodeName"),
-        ("spec.restartPolicy", "/spec/restartPolicy"),
-        ("spec.schedulerName", "/spec/schedulerName"),
-        ("spec.serviceAccountName", "/spec/serviceAccountName"),
-        ("spec.hostNetwork", "/spec/hostNetwork"),
-        ("status.phase", "/status/phase"),
-        ("status.podIP", "/status/podIP"),
-        ("status.nominatedNodeName", "/status/nominatedNodeName"),
-    ],
     ..Resource::new("", "pods", "pod", "Pod", &strategy::Pods)
 };
 
@@ -227,8 +195,7 @@ pub static CONFIGMAPS: Resource = Resource {
 };
 
 /// Secrets.
-pub static SECRETS: Resource =
-    Resource { fields: &[("type", "/type")], ..Resource::new("", "secrets", "secret", "Secret", &strategy::Secrets) };
+pub static SECRETS: Resource = Resource::new("", "secrets", "secret", "Secret", &strategy::Secrets);
 
 /// Identities of pods.
 pub static SERVICEACCOUNTS: Resource = Resource {
@@ -251,7 +218,6 @@ pub static SERVICES: Resource = Resource {
     has_status: true,
     returns_deleted: true,
     name_rule: NameRule::ServiceLabel,
-    fields: &[("spec.clusterIP", "/spec/clusterIP"), ("spec.type", "/spec/type")],
     ..Resource::new("", "services", "service", "Service", &strategy::Services)
 };
 
@@ -259,19 +225,6 @@ pub static SERVICES: Resource = Resource {
 pub static EVENTS: Resource = Resource {
     short_names: &["ev"],
     create_on_update: true,
-    fields: &[
-        ("involvedObject.kind", "/involvedObject/kind"),
-        ("involvedObject.namespace", "/involvedObject/namespace"),
-        ("involvedObject.name", "/involvedObject/name"),
-        ("involvedObject.uid", "/involvedObject/uid"),
-        ("involvedObject.apiVersion", "/involvedObject/apiVersion"),
-        ("involvedObject.resourceVersion", "/involvedObject/resourceVersion"),
-        ("involvedObject.fieldPath", "/involvedObject/fieldPath"),
-        ("reason", "/reason"),
-        ("reportingComponent", "/reportingComponent"),
-        ("source", "/source/component"),
-        ("type", "/type"),
-    ],
     ..Resource::new("", "events", "event", "Event", &strategy::Events)
 };
 
@@ -307,7 +260,13 @@ pub static RUNTIMECLASSES: Resource = Resource {
 pub static PRIORITYCLASSES: Resource = Resource {
     short_names: &["pc"],
     namespaced: false,
-    ..Resource::new("scheduling.k8s.io", "priorityclasses", "priorityclass", "PriorityClass", &strategy::PriorityClasses)
+    ..Resource::new(
+        "scheduling.k8s.io",
+        "priorityclasses",
+        "priorityclass",
+        "PriorityClass",
+        &strategy::PriorityClasses,
+    )
 };
 
 /// All rows, in discovery's order.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::types::{Draft, Entry, Event, EventKind, Revision};
 use super::StoreError;
+use super::types::{Draft, Entry, Event, EventKind, Revision};
 
 /// A wanted write.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use super::types::{Entry, Event, ListRequest, Listing, Revision};
 use super::StoreError;
+use super::types::{Entry, Event, ListRequest, Listing, Revision};
 
 /// How much history is kept. What is older answers "too old" to watches and continued lists.
 #[derive(Debug, Clone, Copy)]

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use super::StoreError;
 use super::state::{Cursor, Shared};
 use super::types::{Event, Revision};
-use super::StoreError;
 
 /// Most events handed out at once; bounds what a single wake-up holds on to.
 const BATCH: usize = 64;

@@ -1,6 +1,9 @@
 //! Kinds with a handful of rules.
 
-use k8s_openapi::api::{coordination::v1 as coordination, core::v1 as core, node::v1 as node, scheduling::v1 as scheduling, storage::v1 as storage};
+use k8s_openapi::api::{
+    coordination::v1 as coordination, core::v1 as core, node::v1 as node, scheduling::v1 as scheduling,
+    storage::v1 as storage,
+};
 use serde_json::{Map, Value, json};
 
 use super::Strategy;
@@ -268,10 +271,7 @@ impl Strategy for RuntimeClasses {
 
     fn validate(&self, object: &Value) -> Vec<Cause> {
         let handler = text(object, "/handler");
-        names::dns1123_label(handler)
-            .iter()
-            .map(|detail| Cause::invalid("handler", &json!(handler), detail))
-            .collect()
+        names::dns1123_label(handler).iter().map(|detail| Cause::invalid("handler", &json!(handler), detail)).collect()
     }
 
     fn validate_update(&self, object: &Value, old: &Value) -> Vec<Cause> {

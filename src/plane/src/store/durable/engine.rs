@@ -223,12 +223,7 @@ impl Engine {
     }
 }
 
-fn write(
-    database: &Database,
-    events: &[Event],
-    at: Timestamp,
-    compact: Option<Revision>,
-) -> Result<(), redb::Error> {
+fn write(database: &Database, events: &[Event], at: Timestamp, compact: Option<Revision>) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
         let mut objects = transaction.open_table(OBJECTS)?;
