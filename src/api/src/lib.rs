@@ -1,6 +1,7 @@
 //! Pure Kubernetes meaning: defaults, validation, pod rules and status composition.
 //! Knows no IO, no clock and no runtime; everything here is a function of its arguments.
 
+pub mod conditions;
 pub mod defaults;
 pub mod dns;
 pub mod expand;
@@ -8,6 +9,11 @@ pub mod hash;
 pub mod hosts;
 pub mod image_name;
 pub mod names;
-pub mod patch;
+pub mod phase;
+pub mod podstatus;
+pub mod qos;
 pub mod quantity;
+pub mod resources;
+pub mod restart;
 pub mod selector;
+pub mod service_env;

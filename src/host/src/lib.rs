@@ -1,3 +1,1 @@
-pub mod facts;
 pub mod oci;
-pub mod tune;

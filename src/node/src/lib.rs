@@ -2,8 +2,6 @@
 
 pub mod event;
 pub mod model;
-pub mod node;
-pub mod observe;
 pub mod telemetry;
 
 #[cfg(test)]

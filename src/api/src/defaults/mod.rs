@@ -2,6 +2,7 @@
 //! Works on raw JSON so that fields of newer versions pass through untouched.
 
 mod container;
+mod status;
 mod tidy;
 mod volume;
 
@@ -16,6 +17,9 @@ type Object = Map<String, Value>;
 /// validation names them.
 pub fn pod(pod: &mut Value) {
     tidy::pod(pod);
+    if let Some(status) = child(pod, "status") {
+        status::status(status);
+    }
     let Some(spec) = child(pod, "spec") else { return };
     set(spec, "dnsPolicy", || json!("ClusterFirst"));
     set(spec, "restartPolicy", || json!("Always"));

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::Object;
+use crate::quantity::Quantity;
 
 /// Booleans that are left out when false, because upstream's type has no third state for them.
 const PLAIN_BOOLEANS: [&str; 7] = ["hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "readOnly"];
@@ -55,9 +56,15 @@ fn quantities(value: &mut Value) {
     }
 }
 
-/// YAML writers leave quotes off plain numbers; the API shows text.
+/// Writes a quantity in its canonical text; what is no quantity stays for validation to name.
 fn quantity(value: &mut Value) {
-    if let Value::Number(number) = value {
-        *value = Value::String(number.to_string());
+    // YAML writers leave quotes off plain numbers; the API shows text.
+    let text = match value {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return,
+    };
+    if let Ok(quantity) = Quantity::parse(&text) {
+        *value = Value::String(quantity.to_string());
     }
 }
