@@ -9,6 +9,7 @@ pub mod hash;
 pub mod hosts;
 pub mod image_name;
 pub mod names;
+pub mod patch;
 pub mod phase;
 pub mod podstatus;
 pub mod qos;

@@ -1,11 +1,16 @@
 //! The port to the container runtime (CRI v1): messages, one trait per service, the gRPC client over a unix socket, and
 //! a fake that behaves. Nothing here knows pods; it must never decide anything, only carry calls with their deadlines.
 
+mod client;
+mod endpoint;
 mod error;
 pub mod labels;
 mod redact;
+mod rpcs;
 mod service;
 
+pub use client::{CheckError, ClientOptions, CriClient, RuntimeMetrics};
+pub use endpoint::{Endpoint, EndpointError};
 pub use error::{CriError, ErrorKind};
 pub use service::{EventStream, ImageService, RuntimeService, SharedImages, SharedRuntime, Streaming};
 pub use tonic::Code;

@@ -1,1 +1,3 @@
+pub mod facts;
 pub mod oci;
+pub mod tune;

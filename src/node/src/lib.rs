@@ -2,6 +2,8 @@
 
 pub mod event;
 pub mod model;
+pub mod node;
+pub mod observe;
 pub mod telemetry;
 
 #[cfg(test)]

@@ -1,0 +1,54 @@
+//! Admission: what the stock server's built-in plug-ins add to or refuse of an object before it is stored.
+
+mod node;
+mod pod;
+mod service;
+
+use serde_json::Value;
+
+use super::error::ApiError;
+use super::identity::UserInfo;
+use super::object::meta;
+use super::registry::{Part, Registry};
+use super::resources::{NAMESPACES, PODS, Resource};
+
+pub(crate) use service::service_address;
+
+/// Namespaces that the cluster cannot do without.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+pub(crate) fn create(
+    registry: &Registry,
+    resource: &Resource,
+    object: &mut Value,
+    user: Option<&UserInfo>,
+) -> Result<(), ApiError> {
+    node::create(registry, resource, object, user)?;
+    if std::ptr::eq(resource, &PODS) {
+        pod::create(registry, object)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn update(
+    registry: &Registry,
+    resource: &Resource,
+    part: Part,
+    object: &Value,
+    old: &Value,
+    user: Option<&UserInfo>,
+) -> Result<(), ApiError> {
+    node::update(registry, resource, part, object, old, user)
+}
+
+pub(crate) fn delete(
+    registry: &Registry,
+    resource: &Resource,
+    old: &Value,
+    user: Option<&UserInfo>,
+) -> Result<(), ApiError> {
+    if std::ptr::eq(resource, &NAMESPACES) && IMMORTAL.contains(&meta(old, "name")) {
+        return Err(ApiError::forbidden(resource, meta(old, "name"), "this namespace may not be deleted"));
+    }
+    node::delete(registry, resource, old, user)
+}

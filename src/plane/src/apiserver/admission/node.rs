@@ -1,0 +1,139 @@
+//! What node agents may write: their own node, lease and pods, and mirrors of their own manifests.
+
+use serde_json::Value;
+
+use super::pod::{MIRROR, forbidden_reference, is_mirror};
+use crate::apiserver::error::ApiError;
+use crate::apiserver::identity::UserInfo;
+use crate::apiserver::object::{list, meta, text};
+use crate::apiserver::registry::{Part, Registry};
+use crate::apiserver::resources::{CSINODES, LEASES, NODES, PODS, Resource};
+
+/// Where node leases live.
+const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+fn node_of(user: Option<&UserInfo>) -> Option<&str> {
+    user.and_then(UserInfo::node_name)
+}
+
+pub(super) fn create(
+    registry: &Registry,
+    resource: &Resource,
+    object: &Value,
+    user: Option<&UserInfo>,
+) -> Result<(), ApiError> {
+    let Some(node) = node_of(user) else { return Ok(()) };
+    let name = meta(object, "name");
+    let refuse = |text: String| Err(ApiError::forbidden(resource, name, &text));
+    if std::ptr::eq(resource, &PODS) {
+        return create_pod(registry, object, node);
+    }
+    if std::ptr::eq(resource, &NODES) && name != node {
+        return refuse(format!("node {node:?} is not allowed to modify node {name:?}"));
+    }
+    if std::ptr::eq(resource, &LEASES) && (meta(object, "namespace") != LEASE_NAMESPACE || name != node) {
+        return refuse(format!("can only access node lease with the same name as the requesting node {node:?}"));
+    }
+    if std::ptr::eq(resource, &CSINODES) && name != node {
+        return refuse("can only access CSINode with the same name as the requesting node".to_owned());
+    }
+    Ok(())
+}
+
+fn create_pod(registry: &Registry, pod: &Value, node: &str) -> Result<(), ApiError> {
+    let refuse = |text: String| Err(ApiError::forbidden(&PODS, meta(pod, "name"), &text));
+    if !is_mirror(pod) {
+        return refuse(format!("pod does not have {MIRROR:?} annotation, node {node:?} can only create mirror pods"));
+    }
+    if text(pod, "/spec/nodeName") != node {
+        return refuse(format!("node {node:?} can only create pods with spec.nodeName set to itself"));
+    }
+    let [owner] = list(pod, "/metadata/ownerReferences") else {
+        return refuse(format!("node {node:?} can only create pods with a single owner reference set to itself"));
+    };
+    if text(owner, "/kind") != "Node" || text(owner, "/apiVersion") != "v1" || text(owner, "/name") != node {
+        return refuse(format!("node {node:?} can only create pods with an owner reference set to itself"));
+    }
+    if owner.get("controller").and_then(Value::as_bool) != Some(true) {
+        return refuse(format!("node {node:?} can only create pods with a controller owner reference set to itself"));
+    }
+    if owner.get("blockOwnerDeletion").and_then(Value::as_bool) == Some(true) {
+        return refuse(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
+    }
+    let found = registry.find(&NODES, "", node)?;
+    if found.as_ref().map(|found| meta(found, "uid")) != Some(text(owner, "/uid")) {
+        return refuse(format!("node {node:?} UID mismatch: expected the uid of the node as stored"));
+    }
+    if let Some(cause) = forbidden_reference(pod) {
+        return refuse(format!("node {node:?} can not create pods that reference {}", cause.field));
+    }
+    Ok(())
+}
+
+pub(super) fn update(
+    _registry: &Registry,
+    resource: &Resource,
+    part: Part,
+    object: &Value,
+    old: &Value,
+    user: Option<&UserInfo>,
+) -> Result<(), ApiError> {
+    // What a mirror shows is decided by its manifest, for every writer.
+    if std::ptr::eq(resource, &PODS) && part == Part::Main && mirror_note(object) != mirror_note(old) {
+        return Err(ApiError::forbidden(&PODS, meta(old, "name"), "may not change the mirror annotation"));
+    }
+    let Some(node) = node_of(user) else { return Ok(()) };
+    let name = meta(old, "name");
+    let refuse = |text: String| Err(ApiError::forbidden(resource, name, &text));
+    if std::ptr::eq(resource, &PODS) {
+        if part != Part::Status {
+            return refuse(format!("node {node:?} can only update pod status"));
+        }
+        if text(old, "/spec/nodeName") != node {
+            return refuse(format!(
+                "node {node:?} can only update pod status for pods with spec.nodeName set to itself"
+            ));
+        }
+        if object.pointer("/metadata/labels") != old.pointer("/metadata/labels") {
+            return refuse(format!("node {node:?} cannot update labels through pod status"));
+        }
+    }
+    if std::ptr::eq(resource, &NODES) {
+        if name != node {
+            return refuse(format!("node {node:?} is not allowed to modify node {name:?}"));
+        }
+        if part == Part::Main && object.pointer("/spec/taints") != old.pointer("/spec/taints") {
+            return refuse(format!("node {node:?} is not allowed to modify taints"));
+        }
+    }
+    if std::ptr::eq(resource, &LEASES) && (meta(old, "namespace") != LEASE_NAMESPACE || name != node) {
+        return refuse(format!("can only access node lease with the same name as the requesting node {node:?}"));
+    }
+    if std::ptr::eq(resource, &CSINODES) && name != node {
+        return refuse("can only access CSINode with the same name as the requesting node".to_owned());
+    }
+    Ok(())
+}
+
+fn mirror_note(pod: &Value) -> Option<&Value> {
+    pod.pointer("/metadata/annotations").and_then(|notes| notes.get(MIRROR))
+}
+
+pub(super) fn delete(
+    _registry: &Registry,
+    resource: &Resource,
+    old: &Value,
+    user: Option<&UserInfo>,
+) -> Result<(), ApiError> {
+    let Some(node) = node_of(user) else { return Ok(()) };
+    let name = meta(old, "name");
+    if std::ptr::eq(resource, &PODS) && text(old, "/spec/nodeName") != node {
+        let text = format!("node {node:?} can only delete pods with spec.nodeName set to itself");
+        return Err(ApiError::forbidden(resource, name, &text));
+    }
+    if std::ptr::eq(resource, &NODES) {
+        let text = format!("node {node:?} cannot delete nodes");
+        return Err(ApiError::forbidden(resource, name, &text));
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Reading and changing raw JSON objects. Unknown fields pass through untouched.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+use crate::store::{Draft, Entry, Revision};
+
+/// An object as stored: its JSON, shared, never copied.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// The JSON text.
+    pub bytes: bytes::Bytes,
+    /// When it was written; what its `resourceVersion` says.
+    pub revision: Revision,
+}
+
+impl From<Entry> for Object {
+    fn from(entry: Entry) -> Self {
+        Self { bytes: entry.value, revision: entry.revision }
+    }
+}
+
+impl Object {
+    /// Returns the parsed object.
+    pub fn value(&self) -> Result<Value, ApiError> {
+        parse(&self.bytes)
+    }
+}
+
+/// Parses stored bytes; a failure means that the store is damaged.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
+    serde_json::from_slice(bytes).map_err(|error| ApiError::internal(format!("stored object is not JSON: {error}")))
+}
+
+/// Returns a text field of the metadata, or an empty text.
+pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+    object.get("metadata").and_then(|meta| meta.get(field)).and_then(Value::as_str).unwrap_or("")
+}
+
+/// Returns a text at a JSON pointer, or an empty text.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+}
+
+/// Returns the list at a JSON pointer, or an empty one.
+pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Returns the map under a key, made if missing or of another type.
+pub fn child<'a>(object: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    // The two fallbacks below cannot be reached: both values were just made maps.
+    let Value::Object(map) = object else { unreachable!("just made a map") };
+    let value = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    let Value::Object(map) = value else { unreachable!("just made a map") };
+    map
+}
+
+/// Returns the metadata, made if missing.
+pub fn metadata(object: &mut Value) -> &mut Map<String, Value> {
+    child(object, "metadata")
+}
+
+/// Sets a key that is missing or null.
+pub(crate) fn default(map: &mut Map<String, Value>, key: &str, value: impl FnOnce() -> Value) {
+    if map.get(key).is_none_or(Value::is_null) {
+        map.insert(key.to_owned(), value());
+    }
+}
+
+/// Copies a key from one map to another; removes it if the source has none.
+pub(crate) fn copy(to: &mut Map<String, Value>, from: Option<&Value>, key: &str) {
+    match from.and_then(|from| from.get(key)) {
+        Some(value) => to.insert(key.to_owned(), value.clone()),
+        None => to.remove(key),
+    };
+}
+
+/// Drops nulls in maps, as a typed decoder would.
+pub(crate) fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Drops empty collections of the metadata and what the server does not keep.
+pub(crate) fn tidy_metadata(object: &mut Value) {
+    let meta = metadata(object);
+    for key in ["selfLink", "managedFields"] {
+        meta.remove(key);
+    }
+    for key in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        let empty = match meta.get(key) {
+            Some(Value::Object(map)) => map.is_empty(),
+            Some(Value::Array(items)) => items.is_empty(),
+            _ => false,
+        };
+        if empty {
+            meta.remove(key);
+        }
+    }
+}
+
+/// Writes a time as metadata shows it.
+pub fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Returns the draft of an object: kind, version and metadata first, the store's revision in `resourceVersion`.
+pub(crate) fn draft(object: &Value) -> Draft {
+    let mut head = Vec::with_capacity(512);
+    let mut tail = Vec::with_capacity(1024);
+    head.push(b'{');
+    for key in ["kind", "apiVersion"] {
+        if let Some(value) = object.get(key) {
+            member(&mut head, key, value);
+            head.push(b',');
+        }
+    }
+    head.extend_from_slice(b"\"metadata\":{");
+    let empty = Map::new();
+    let meta = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    for key in ["name", "generateName", "namespace", "uid"] {
+        if let Some(value) = meta.get(key) {
+            member(&mut head, key, value);
+            head.push(b',');
+        }
+    }
+    head.extend_from_slice(b"\"resourceVersion\":\"");
+    tail.push(b'"');
+    let first = ["name", "generateName", "namespace", "uid", "resourceVersion"];
+    for (key, value) in meta.iter().filter(|(key, _)| !first.contains(&key.as_str())) {
+        tail.push(b',');
+        member(&mut tail, key, value);
+    }
+    tail.push(b'}');
+    let rest = object.as_object().into_iter().flatten();
+    for (key, value) in rest.filter(|(key, _)| !["kind", "apiVersion", "metadata"].contains(&key.as_str())) {
+        tail.push(b',');
+        member(&mut tail, key, value);
+    }
+    tail.push(b'}');
+    Draft::with_gap(head, tail)
+}
+
+fn member(out: &mut Vec<u8>, key: &str, value: &Value) {
+    // Writing a `Value` into memory cannot fail.
+    drop(serde_json::to_writer(&mut *out, key));
+    out.push(b':');
+    drop(serde_json::to_writer(&mut *out, value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_draft_is_the_object_with_the_revision_inside() {
+        let object = json!({"kind": "K", "apiVersion": "v1", "metadata": {"name": "a\"b", "labels": {"x": "y"},
+            "resourceVersion": "old"}, "z": [1, null], "data": {"resourceVersion": "mine"}});
+        let bytes = draft(&object).render("17");
+        let mut want = object.clone();
+        want["metadata"]["resourceVersion"] = json!("17");
+        assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), want);
+        let bare: Value = serde_json::from_slice(&draft(&json!({})).render("1")).unwrap();
+        assert_eq!(bare, json!({"metadata": {"resourceVersion": "1"}}));
+    }
+}

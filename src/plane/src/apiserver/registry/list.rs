@@ -1,0 +1,191 @@
+//! Listing: selectors, pages, older versions.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use longshore_api::selector::{FieldSelector, LabelSelector};
+use serde_json::{Value, json};
+
+use super::Registry;
+use crate::apiserver::error::ApiError;
+use crate::apiserver::object::{Object, parse};
+use crate::apiserver::resources::Resource;
+use crate::store::{ListRequest, Revision, StoreError};
+
+/// Which objects are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// By labels.
+    pub labels: Option<LabelSelector>,
+    /// By fields.
+    pub fields: Option<FieldSelector>,
+}
+
+impl Selection {
+    /// Reads both selectors as a query gives them.
+    pub fn parse(resource: &Resource, labels: &str, fields: &str) -> Result<Self, ApiError> {
+        let bad = |error: longshore_api::selector::SelectorError| ApiError::bad_request(error.to_string());
+        let labels = LabelSelector::parse(labels).map_err(bad)?;
+        let fields = FieldSelector::parse(fields).map_err(bad)?;
+        fields.check(&resource.full_name()).map_err(bad)?;
+        Ok(Self {
+            labels: Some(labels).filter(|selector| !selector.is_everything()),
+            fields: Some(fields).filter(|selector| !selector.is_everything()),
+        })
+    }
+
+    /// Whether nothing is filtered.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_none() && self.fields.is_none()
+    }
+
+    /// Whether an object is wanted.
+    pub fn matches(&self, object: &Value) -> bool {
+        self.labels.as_ref().is_none_or(|labels| labels.matches_object(object))
+            && self.fields.as_ref().is_none_or(|fields| fields.matches(object))
+    }
+
+    /// Whether stored bytes are wanted; damaged ones are.
+    pub fn matches_bytes(&self, bytes: &[u8]) -> bool {
+        self.is_everything() || parse(bytes).map_or(true, |object| self.matches(&object))
+    }
+
+    /// Returns the one name that can match, if the fields say so.
+    pub fn only_name(&self) -> Option<&str> {
+        self.fields.as_ref()?.exact("metadata.name")
+    }
+
+    /// Returns the one namespace that can match, if the fields say so.
+    pub fn only_namespace(&self) -> Option<&str> {
+        self.fields.as_ref()?.exact("metadata.namespace")
+    }
+}
+
+/// How to list.
+#[derive(Debug, Clone, Default)]
+pub struct ListOptions {
+    /// Which objects.
+    pub selection: Selection,
+    /// At most this many.
+    pub limit: Option<usize>,
+    /// Where an earlier page ended.
+    pub page: String,
+    /// As of exactly this revision.
+    pub at: Option<Revision>,
+    /// Not before this revision.
+    pub not_before: Option<Revision>,
+}
+
+/// A list's answer.
+#[derive(Debug, Clone, Default)]
+pub struct ObjectList {
+    /// In key order.
+    pub items: Vec<Object>,
+    /// The moment shown.
+    pub revision: Revision,
+    /// How to go on; empty at the end.
+    pub page: String,
+    /// How many follow, where that is known.
+    pub remaining: Option<usize>,
+}
+
+/// Entries read at once while filtering pages.
+const CHUNK: usize = 500;
+
+impl Registry {
+    /// Lists a kind, in one namespace or all.
+    pub fn list(&self, resource: &Resource, namespace: &str, options: &ListOptions) -> Result<ObjectList, ApiError> {
+        let current = self.store.revision();
+        if let Some(wanted) = options.not_before.filter(|wanted| *wanted > current) {
+            return Err(ApiError::future_version(wanted.0, current.0));
+        }
+        let namespace = match options.selection.only_namespace() {
+            Some(only) if namespace.is_empty() && resource.namespaced => only,
+            _ => namespace,
+        };
+        let prefix = resource.prefix(namespace);
+        let (mut at, mut after) = (options.at, None);
+        if !options.page.is_empty() {
+            let (revision, key) = read_page(&options.page)?;
+            if !key.starts_with(&prefix) {
+                return Err(ApiError::bad_request("continue key is not valid: it does not belong to this list"));
+            }
+            at = Some(revision);
+            after = Some(key);
+        }
+        if let (Some(name), None, None) = (options.selection.only_name(), at, options.limit)
+            && (!resource.namespaced || !namespace.is_empty())
+        {
+            // One known key: no need to walk a big namespace, and agents ask this for each ConfigMap they use.
+            let entry = self.store.get(&resource.key(namespace, name));
+            let items = entry.into_iter().map(Object::from).filter(|item| options.selection.matches_bytes(&item.bytes));
+            return Ok(ObjectList { items: items.collect(), revision: current, ..ObjectList::default() });
+        }
+        let continued = after.is_some();
+        let limit = options.limit.filter(|limit| *limit > 0);
+        self.walk(&prefix, at, after, limit, &options.selection).map_err(|error| match error {
+            StoreError::Compacted { .. } if continued => ApiError::expired(
+                "The provided continue parameter is too old to display a consistent list result. You must start a \
+                 new list without the continue parameter.",
+            ),
+            other => ApiError::from_store(&other, resource, ""),
+        })
+    }
+
+    fn walk(
+        &self,
+        prefix: &str,
+        at: Option<Revision>,
+        mut after: Option<String>,
+        limit: Option<usize>,
+        selection: &Selection,
+    ) -> Result<ObjectList, StoreError> {
+        let mut list = ObjectList::default();
+        let mut at = at;
+        loop {
+            let chunk = match limit {
+                Some(limit) if selection.is_everything() => Some(limit),
+                Some(_) => Some(CHUNK),
+                None => None,
+            };
+            let listing = self.store.list(&ListRequest { prefix, after: after.as_deref(), at, limit: chunk })?;
+            list.revision = listing.revision;
+            at = Some(listing.revision);
+            let mut last = None;
+            let count = listing.entries.len();
+            for (index, entry) in listing.entries.into_iter().enumerate() {
+                if limit.is_some_and(|limit| list.items.len() >= limit) {
+                    break;
+                }
+                if limit.is_some() {
+                    last = Some((entry.key.to_string(), index + 1 == count));
+                }
+                if selection.matches_bytes(&entry.value) {
+                    list.items.push(entry.into());
+                }
+            }
+            let Some((key, whole)) = last else { return Ok(list) };
+            let more = !whole || listing.remaining > 0;
+            if !more {
+                return Ok(list);
+            }
+            if limit.is_some_and(|limit| list.items.len() >= limit) {
+                list.page = write_page(listing.revision, &key);
+                list.remaining = selection.is_everything().then_some(listing.remaining);
+                return Ok(list);
+            }
+            after = Some(key);
+        }
+    }
+}
+
+fn write_page(revision: Revision, key: &str) -> String {
+    URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision.0, "start": key}).to_string())
+}
+
+fn read_page(page: &str) -> Result<(Revision, String), ApiError> {
+    let read = || {
+        let page: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(page).ok()?).ok()?;
+        Some((Revision(page.get("rv")?.as_u64()?), page.get("start")?.as_str()?.to_owned()))
+    };
+    read().ok_or_else(|| ApiError::bad_request("continue key is not valid: it was not made by this server"))
+}

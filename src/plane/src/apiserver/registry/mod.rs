@@ -1,0 +1,140 @@
+//! Objects under the common rules: what the REST paths and the plane's own loops share. Every object passes through
+//! here on its way to the store, so the rules hold for all writers alike.
+
+mod create;
+mod delete;
+mod list;
+mod update;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use longshore_util::clock::SharedClock;
+use serde_json::Value;
+
+use super::error::ApiError;
+use super::identity::UserInfo;
+use super::object::Object;
+use super::resources::Resource;
+use crate::store::{Revision, SharedStore, StoreError, Watch};
+
+pub(crate) use create::suffix;
+pub use delete::{DeleteOptions, Deletion};
+pub use list::{ListOptions, ObjectList, Selection};
+pub use update::Part;
+
+/// Tries of a write that lost a race, before the loser is told.
+const TRIES: usize = 6;
+
+/// How a write is made.
+#[derive(Debug, Clone, Default)]
+pub struct WriteOptions {
+    /// Who writes; none for the plane's own loops.
+    pub user: Option<Arc<UserInfo>>,
+    /// Do everything but store it.
+    pub dry_run: bool,
+}
+
+/// What the rules need to know of the cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct ClusterFacts {
+    /// First address of the service range.
+    pub service_base: Ipv4Addr,
+    /// Length of its prefix.
+    pub service_prefix: u8,
+}
+
+impl Default for ClusterFacts {
+    fn default() -> Self {
+        Self { service_base: Ipv4Addr::new(10, 96, 0, 0), service_prefix: 12 }
+    }
+}
+
+impl ClusterFacts {
+    /// Returns how many addresses the range holds for services: all but the base and the broadcast address.
+    pub(crate) fn service_size(&self) -> u32 {
+        let bits = 32u32.saturating_sub(u32::from(self.service_prefix)).min(20);
+        (1u32 << bits).saturating_sub(2)
+    }
+
+    /// Returns the address at an index; the first is the API's own.
+    pub(crate) fn service_address(&self, index: u32) -> Option<Ipv4Addr> {
+        let base = u32::from(self.service_base);
+        (index < self.service_size()).then(|| Ipv4Addr::from(base.saturating_add(index).saturating_add(1)))
+    }
+
+    pub(crate) fn holds(&self, address: Ipv4Addr) -> bool {
+        let offset = u32::from(address).wrapping_sub(u32::from(self.service_base));
+        (1..=self.service_size()).contains(&offset)
+    }
+}
+
+/// The objects.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    store: SharedStore,
+    clock: SharedClock,
+    facts: ClusterFacts,
+    /// Held while a service address is chosen and written.
+    addresses: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Registry {
+    /// Returns a registry over a store.
+    pub fn new(store: SharedStore, clock: SharedClock, facts: ClusterFacts) -> Self {
+        Self { store, clock, facts, addresses: Arc::default() }
+    }
+
+    /// Returns the clock by which objects are stamped.
+    pub fn clock(&self) -> &SharedClock {
+        &self.clock
+    }
+
+    /// Returns the last revision.
+    pub fn revision(&self) -> Revision {
+        self.store.revision()
+    }
+
+    /// Returns an object. Never blocks: objects are in memory.
+    pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Object, ApiError> {
+        self.store
+            .get(&resource.key(namespace, name))
+            .map(Object::from)
+            .ok_or_else(|| ApiError::not_found(resource, name))
+    }
+
+    /// Returns an object parsed, or nothing.
+    pub fn find(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
+        self.store.get(&resource.key(namespace, name)).map(|entry| Object::from(entry).value()).transpose()
+    }
+
+    /// Returns the number of objects of a kind, in one namespace or all.
+    pub fn count(&self, resource: &Resource, namespace: &str) -> usize {
+        self.store.count(&resource.prefix(namespace))
+    }
+
+    /// Returns all objects of a kind, parsed, and the revision that was listed.
+    pub fn list_values(&self, resource: &Resource, namespace: &str) -> Result<(Vec<Value>, Revision), ApiError> {
+        let list = self.list(resource, namespace, &ListOptions::default())?;
+        let values = list.items.iter().map(Object::value).collect::<Result<_, _>>()?;
+        Ok((values, list.revision))
+    }
+
+    /// Watches a kind, in one namespace or all, from behind a revision. Events carry the objects' bytes; the watch fails
+    /// with [`StoreError::Compacted`] when it was too slow: list and watch again.
+    pub fn watch(&self, resource: &Resource, namespace: &str, from: Revision) -> Result<Watch, StoreError> {
+        self.store.watch(&resource.prefix(namespace), from)
+    }
+
+    pub(crate) fn watch_key(&self, key: &str, from: Revision) -> Result<Watch, StoreError> {
+        self.store.watch(key, from)
+    }
+
+    pub(crate) fn facts(&self) -> ClusterFacts {
+        self.facts
+    }
+
+    fn now(&self) -> String {
+        super::object::time(self.clock.now())
+    }
+}

@@ -1,0 +1,313 @@
+//! Replacing and patching: one loop that reads, changes, checks and writes unless somebody else was faster.
+
+use serde_json::{Map, Value, json};
+
+use super::create::bad_types;
+use super::{Registry, TRIES, WriteOptions};
+use crate::apiserver::admission;
+use crate::apiserver::error::{ApiError, Cause};
+use crate::apiserver::object::{Object, child, copy, draft, drop_nulls, list, meta, metadata, text, tidy_metadata};
+use crate::apiserver::patch::Patch;
+use crate::apiserver::resources::{NAMESPACES, Resource};
+use crate::apiserver::rules;
+use crate::store::{Entry, Revision, StoreError};
+
+/// Which part of an object is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Everything but the status.
+    Main,
+    /// The status, labels and annotations.
+    Status,
+    /// A namespace's finalizers.
+    Finalize,
+    /// A pod's ephemeral containers.
+    EphemeralContainers,
+    /// A pod's container resources.
+    Resize,
+}
+
+/// What became of one try.
+enum Step {
+    Done(Object),
+    Raced,
+}
+
+impl Registry {
+    /// Replaces an object (or part of it) by what the caller sends. Returns it as stored and whether it is new.
+    pub async fn update(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        object: Value,
+        options: &WriteOptions,
+    ) -> Result<(Object, bool), ApiError> {
+        check_place(resource, namespace, name, &object)?;
+        let versioned = !meta(&object, "resourceVersion").is_empty();
+        if !versioned && !resource.unconditional_update && self.store.get(&resource.key(namespace, name)).is_some() {
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            return Err(ApiError::invalid(resource, name, vec![cause]));
+        }
+        for _ in 0..TRIES {
+            let Some(entry) = self.store.get(&resource.key(namespace, name)) else {
+                if resource.create_on_update && part == Part::Main && !versioned {
+                    return self.create(resource, namespace, object, options).await.map(|made| (made, true));
+                }
+                return Err(ApiError::not_found(resource, name));
+            };
+            let old = Object::from(entry.clone()).value()?;
+            let (sent, stored) = (meta(&object, "uid"), meta(&old, "uid"));
+            if !sent.is_empty() && sent != stored {
+                let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}");
+                return Err(ApiError::conflict(resource, name, resource.plural, &text));
+            }
+            match self.write(resource, part, &entry, &old, object.clone(), options).await? {
+                Step::Done(object) => return Ok((object, false)),
+                Step::Raced if versioned => return Err(ApiError::stale(resource, name)),
+                Step::Raced => {}
+            }
+        }
+        Err(ApiError::stale(resource, name))
+    }
+
+    /// Changes an object (or part of it) by a patch.
+    pub async fn patch(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        patch: &Patch,
+        options: &WriteOptions,
+    ) -> Result<Object, ApiError> {
+        for _ in 0..TRIES {
+            let Some(entry) = self.store.get(&resource.key(namespace, name)) else {
+                return Err(ApiError::not_found(resource, name));
+            };
+            let old = Object::from(entry.clone()).value()?;
+            let mut object = patch.apply(resource, &old)?;
+            check_place(resource, namespace, name, &object)?;
+            if meta(&object, "uid") != meta(&old, "uid") {
+                if meta(&object, "uid").is_empty() {
+                    copy(metadata(&mut object), old.get("metadata"), "uid");
+                } else {
+                    let cause = Cause::invalid("metadata.uid", &json!(meta(&object, "uid")), "field is immutable");
+                    return Err(ApiError::invalid(resource, name, vec![cause.clone(), cause]));
+                }
+            }
+            match self.write(resource, part, &entry, &old, object, options).await? {
+                Step::Done(object) => return Ok(object),
+                // Applied to the newer object it may well fit; a version inside the patch is checked again then.
+                Step::Raced => {}
+            }
+        }
+        Err(ApiError::stale(resource, name))
+    }
+
+    /// Changes an object by a function of its present state until no other writer comes between. The function returns
+    /// nothing if there is nothing to do.
+    pub async fn modify(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        options: &WriteOptions,
+        change: impl Fn(Value) -> Result<Option<Value>, ApiError> + Send,
+    ) -> Result<Object, ApiError> {
+        for _ in 0..TRIES {
+            let Some(entry) = self.store.get(&resource.key(namespace, name)) else {
+                return Err(ApiError::not_found(resource, name));
+            };
+            let old = Object::from(entry.clone()).value()?;
+            let Some(object) = change(old.clone())? else { return Ok(entry.into()) };
+            if let Step::Done(object) = self.write(resource, part, &entry, &old, object, options).await? {
+                return Ok(object);
+            }
+        }
+        Err(ApiError::stale(resource, name))
+    }
+
+    async fn write(
+        &self,
+        resource: &'static Resource,
+        part: Part,
+        entry: &Entry,
+        old: &Value,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Step, ApiError> {
+        let name = meta(old, "name").to_owned();
+        let sent = meta(&object, "resourceVersion");
+        if !sent.is_empty() && sent != entry.revision.to_string() {
+            return Err(ApiError::stale(resource, &name));
+        }
+        resource.strategy.check(&object).map_err(|detail| bad_types(resource, &detail))?;
+        drop_nulls(&mut object);
+        inherit(resource, &mut object, old);
+        merge_part(resource, part, &mut object, old);
+        match part {
+            Part::Status => resource.strategy.prepare_status(&mut object, old),
+            Part::Main => resource.strategy.prepare_update(&mut object, old),
+            Part::Finalize | Part::EphemeralContainers | Part::Resize => {}
+        }
+        resource.strategy.defaults(&mut object);
+        tidy_metadata(&mut object);
+        admission::update(self, resource, part, &object, old, options.user.as_deref())?;
+
+        let mut causes = rules::metadata_causes(resource, &object);
+        causes.extend(new_finalizers(&object, old));
+        if part == Part::Main {
+            causes.extend(resource.strategy.validate(&object));
+            causes.extend(resource.strategy.validate_update(&object, old));
+        }
+        if !causes.is_empty() {
+            return Err(ApiError::invalid(resource, &name, causes));
+        }
+        if resource.has_generation && object.get("spec") != old.get("spec") {
+            bump_generation(&mut object);
+        }
+        if object == *old {
+            return Ok(Step::Done(entry.clone().into()));
+        }
+        let draft = draft(&object);
+        if options.dry_run {
+            return Ok(Step::Done(Object { bytes: draft.render("").into(), revision: Revision(0) }));
+        }
+        let written = if is_released(resource, &object) {
+            self.store.delete(&entry.key, entry.revision, draft).await
+        } else {
+            self.store.update(&entry.key, entry.revision, draft).await
+        };
+        match written {
+            Ok(entry) => Ok(Step::Done(entry.into())),
+            Err(StoreError::Conflict { .. }) => Ok(Step::Raced),
+            Err(error) => Err(ApiError::from_store(&error, resource, &name)),
+        }
+    }
+}
+
+fn check_place(resource: &Resource, namespace: &str, name: &str, object: &Value) -> Result<(), ApiError> {
+    let own = meta(object, "name");
+    if !own.is_empty() && own != name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({own}) does not match the name on the URL ({name})"
+        )));
+    }
+    let own = meta(object, "namespace");
+    if resource.namespaced && !own.is_empty() && own != namespace {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// Carries over what no update may touch.
+fn inherit(resource: &Resource, object: &mut Value, old: &Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("kind".to_owned(), resource.kind.into());
+        map.insert("apiVersion".to_owned(), resource.api_version().into());
+    }
+    let meta = metadata(object);
+    for key in [
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+    ] {
+        copy(meta, old.get("metadata"), key);
+    }
+}
+
+/// Leaves of the sent object only what its path may write.
+fn merge_part(resource: &Resource, part: Part, object: &mut Value, old: &Value) {
+    let take_over = |object: &mut Value, keep: &str| {
+        let mut merged = old.as_object().cloned().unwrap_or_default();
+        for key in ["metadata", keep] {
+            copy(&mut merged, Some(object), key);
+        }
+        *object = Value::Object(merged);
+    };
+    match part {
+        Part::Main if resource.has_status => {
+            if let Some(map) = object.as_object_mut() {
+                copy(map, Some(old), "status");
+            }
+        }
+        Part::Main => {}
+        Part::Status => take_over(object, "status"),
+        Part::Finalize => {
+            let finalizers = list(object, "/spec/finalizers").to_vec();
+            take_over(object, "metadata");
+            child(object, "spec").insert("finalizers".to_owned(), finalizers.into());
+        }
+        Part::EphemeralContainers => {
+            let containers = object.pointer("/spec/ephemeralContainers").cloned();
+            take_over(object, "metadata");
+            if let Some(containers) = containers {
+                child(object, "spec").insert("ephemeralContainers".to_owned(), containers);
+            }
+        }
+        Part::Resize => {
+            let sent = object.clone();
+            take_over(object, "metadata");
+            for containers in ["containers", "initContainers"] {
+                resize(object, &sent, containers);
+            }
+        }
+    }
+}
+
+fn resize(object: &mut Value, sent: &Value, containers: &str) {
+    let path = format!("/spec/{containers}");
+    let own = object.pointer_mut(&path).and_then(Value::as_array_mut);
+    for container in own.into_iter().flatten() {
+        let same = list(sent, &path).iter().find(|other| other.get("name") == container.get("name"));
+        if let (Some(container), Some(same)) = (container.as_object_mut(), same) {
+            for key in ["resources", "resizePolicy"] {
+                copy(container, Some(same), key);
+            }
+        }
+    }
+}
+
+fn new_finalizers(object: &Value, old: &Value) -> Option<Cause> {
+    old.pointer("/metadata/deletionTimestamp")?;
+    let before = list(old, "/metadata/finalizers");
+    let new: Vec<&str> = list(object, "/metadata/finalizers")
+        .iter()
+        .filter(|finalizer| !before.contains(finalizer))
+        .filter_map(Value::as_str)
+        .collect();
+    if new.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        new.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+    );
+    Some(Cause::forbidden("metadata.finalizers", &text))
+}
+
+pub(super) fn bump_generation(object: &mut Value) {
+    let meta: &mut Map<String, Value> = metadata(object);
+    let generation = meta.get("generation").and_then(Value::as_i64).unwrap_or(0);
+    meta.insert("generation".to_owned(), json!(generation + 1));
+}
+
+/// Whether the last finalizer of an object that waits for deletion has gone.
+fn is_released(resource: &Resource, object: &Value) -> bool {
+    let waits = !text(object, "/metadata/deletionTimestamp").is_empty();
+    let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let held = !list(object, "/metadata/finalizers").is_empty()
+        || (std::ptr::eq(resource, &NAMESPACES) && !list(object, "/spec/finalizers").is_empty());
+    waits && grace == 0 && !held
+}

@@ -1,0 +1,73 @@
+//! The seam to the pure rules: turns their findings into causes.
+
+use serde_json::{Value, json};
+
+use super::error::Cause;
+use super::object::{list, meta};
+use super::resources::{NameRule, Resource};
+use longshore_api::names;
+
+/// Checks name, labels and annotations.
+pub(crate) fn metadata_causes(resource: &Resource, object: &Value) -> Vec<Cause> {
+    let name = meta(object, "name");
+    if name.is_empty() {
+        return vec![Cause::required("metadata.name", "name or generateName is required")];
+    }
+    let texts = match resource.name_rule {
+        NameRule::Subdomain => names::dns1123_subdomain(name),
+        NameRule::Label => names::dns1123_label(name),
+        NameRule::ServiceLabel => names::dns1035_label(name),
+    };
+    let mut causes: Vec<Cause> =
+        texts.iter().map(|detail| Cause::invalid("metadata.name", &json!(name), detail)).collect();
+    let pairs = |map: &str| object.pointer(&format!("/metadata/{map}")).and_then(Value::as_object);
+    for (key, value) in pairs("labels").into_iter().flatten() {
+        for detail in names::qualified_name(key) {
+            causes.push(Cause::invalid("metadata.labels", &json!(key), &detail));
+        }
+        for detail in names::label_value(value.as_str().unwrap_or_default()) {
+            causes.push(Cause::invalid("metadata.labels", value, &detail));
+        }
+    }
+    let mut total = 0;
+    for (key, value) in pairs("annotations").into_iter().flatten() {
+        for detail in names::qualified_name(&key.to_lowercase()) {
+            causes.push(Cause::invalid("metadata.annotations", &json!(key), &detail));
+        }
+        total += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if total > 256 << 10 {
+        causes.push(Cause {
+            reason: "FieldValueTooLong",
+            message: "Too long: may not be more than 262144 bytes".to_owned(),
+            field: "metadata.annotations".to_owned(),
+        });
+    }
+    causes
+}
+
+/// Checks a pod's specification.
+pub(crate) fn pod_causes(_pod: &Value) -> Vec<Cause> {
+    Vec::new()
+}
+
+/// Returns a pod's class of service.
+pub(crate) fn qos(pod: &Value) -> &'static str {
+    let mut guaranteed = true;
+    let mut any = false;
+    for pointer in ["/spec/initContainers", "/spec/containers"] {
+        for container in list(pod, pointer) {
+            for resource in ["cpu", "memory"] {
+                let value = |kind: &str| container.pointer(&format!("/resources/{kind}/{resource}"));
+                let (request, limit) = (value("requests"), value("limits"));
+                any |= request.is_some() || limit.is_some();
+                guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+            }
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}

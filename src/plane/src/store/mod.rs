@@ -1,0 +1,171 @@
+//! The plane's store: objects by key, one revision counter, watches that resume from a revision.
+//! Values are JSON bytes kept exactly as given; the only thing the store writes into them is the revision.
+//!
+//! All objects and the recent history live in memory, so reads never wait for the disk and go on when it is full;
+//! the durable engine answers a write only after its batch has been synced.
+
+mod durable;
+mod memory;
+mod plan;
+mod state;
+mod types;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use durable::{DurableOptions, DurableStore};
+pub use memory::MemoryStore;
+pub use state::Limits;
+pub use types::{Draft, Entry, Event, EventKind, ListRequest, Listing, Revision};
+pub use watch::{Batch, Watch};
+
+/// Objects by key under one revision counter.
+///
+/// A write is answered only when it is as durable as the engine can make it, and its event is visible to watches no
+/// later than its answer.
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+    /// Returns the entry under `key`.
+    fn get(&self, key: &str) -> Option<Entry>;
+
+    /// Returns the entries under a prefix in key order, now or as they were at an earlier revision.
+    fn list(&self, request: &ListRequest<'_>) -> Result<Listing, StoreError>;
+
+    /// Returns the revision of the last write.
+    fn revision(&self) -> Revision;
+
+    /// Returns the number of entries under a prefix.
+    fn count(&self, prefix: &str) -> usize;
+
+    /// Adds an entry; the key must be free.
+    async fn create(&self, key: &str, draft: Draft) -> Result<Entry, StoreError>;
+
+    /// Replaces the entry under `key`, which must still be at `expected`.
+    async fn update(&self, key: &str, expected: Revision, draft: Draft) -> Result<Entry, StoreError>;
+
+    /// Removes the entry under `key`, which must still be at `expected`. `last` is what watchers get to see.
+    async fn delete(&self, key: &str, expected: Revision, last: Draft) -> Result<Entry, StoreError>;
+
+    /// Watches everything under `prefix` that happens after `from`.
+    fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, StoreError>;
+}
+
+/// A store shared by many owners.
+pub type SharedStore = Arc<dyn Store>;
+
+/// Why the store said no.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// A create found the key taken. Final.
+    #[error("key {key} exists already")]
+    Exists {
+        /// The key.
+        key: Arc<str>,
+    },
+    /// An update or delete found nothing. Final.
+    #[error("key {key} not found")]
+    NotFound {
+        /// The key.
+        key: Arc<str>,
+    },
+    /// An update or delete expected another revision. Retry after reading again.
+    #[error("key {key} is at revision {found}, not {expected}")]
+    Conflict {
+        /// The key.
+        key: Arc<str>,
+        /// What the caller had read.
+        expected: Revision,
+        /// What is there.
+        found: Revision,
+    },
+    /// The history before `oldest` has been dropped. List again.
+    #[error("revision {requested} is older than the history, which starts at {oldest}")]
+    Compacted {
+        /// The revision asked for.
+        requested: Revision,
+        /// The oldest revision that can still be asked for.
+        oldest: Revision,
+    },
+    /// The revision asked for does not exist yet. Retry later.
+    #[error("revision {requested} is in the future, the store is at {current}")]
+    Future {
+        /// The revision asked for.
+        requested: Revision,
+        /// The last revision.
+        current: Revision,
+    },
+    /// No space is left for the write; nothing was changed. Retry when space has been made.
+    #[error("no space left for the store at {}: {detail}", path.display())]
+    Full {
+        /// The store's file.
+        path: PathBuf,
+        /// What the system said.
+        detail: Arc<str>,
+    },
+    /// The disk refused the write; it may or may not have been kept. Reads go on.
+    #[error("writing the store at {}: {detail}", path.display())]
+    Io {
+        /// The store's file.
+        path: PathBuf,
+        /// What the system said.
+        detail: Arc<str>,
+    },
+    /// The store is shutting down.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StoreError {
+    /// Whether reading again and retrying can help.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
+    }
+
+    /// Whether nothing is there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. })
+    }
+}
+
+/// Why a durable store could not be opened. None of these is retryable without a hand.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process holds it.
+    #[error("the store {} is in use by another process; hint: stop the other control plane or choose another data dir", path.display())]
+    Locked {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// It is damaged or not a store.
+    #[error("the store {} is damaged or not a store: {detail}; hint: move the file away to start empty, or restore a copy", path.display())]
+    Corrupt {
+        /// The store's file.
+        path: PathBuf,
+        /// What was found.
+        detail: String,
+    },
+    /// It was written by a newer release.
+    #[error("the store {} has format {found}, this program knows up to {supported}; hint: use the newer program", path.display())]
+    TooNew {
+        /// The store's file.
+        path: PathBuf,
+        /// Format found.
+        found: u64,
+        /// Newest format known.
+        supported: u64,
+    },
+    /// The system refused.
+    #[error("opening the store {}: {detail}", path.display())]
+    Io {
+        /// The store's file.
+        path: PathBuf,
+        /// What the system said.
+        detail: String,
+    },
+}

@@ -1,0 +1,267 @@
+//! Objects, recent history and watchers in memory: what both engines answer reads from.
+//! One lock guards all of it; it is held for map look-ups and pushes only, never over I/O or an await.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+
+use super::StoreError;
+use super::types::{Entry, Event, ListRequest, Listing, Revision};
+
+/// How much history is kept. What is older answers "too old" to watches and continued lists.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Events older than this are dropped.
+    pub age: Duration,
+    /// Oldest events are dropped beyond this many bytes.
+    pub bytes: usize,
+    /// Oldest events are dropped beyond this many.
+    pub events: usize,
+}
+
+impl Default for Limits {
+    /// Ten minutes cover an agent's restart; 12 MiB are some 2000 pod updates.
+    fn default() -> Self {
+        Self { age: Duration::from_secs(600), bytes: 12 << 20, events: 16_384 }
+    }
+}
+
+/// A watcher's place: the first event it has not seen.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    prefix: Box<str>,
+    /// First unseen matching revision; 0 = none. Changed only under the state's lock.
+    pending: AtomicU64,
+    pub(super) wake: Notify,
+}
+
+#[derive(Debug)]
+struct Past {
+    event: Arc<Event>,
+    at: Timestamp,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    objects: BTreeMap<Arc<str>, Entry>,
+    revision: Revision,
+    /// All events after `compacted`, revisions without gaps.
+    history: VecDeque<Past>,
+    history_bytes: usize,
+    compacted: Revision,
+    watchers: HashMap<u64, Arc<Cursor>>,
+    next_watcher: u64,
+    limits: Limits,
+}
+
+pub(super) type Shared = Arc<RwLock<State>>;
+
+impl State {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            revision: Revision(0),
+            history: VecDeque::new(),
+            history_bytes: 0,
+            compacted: Revision(0),
+            watchers: HashMap::new(),
+            next_watcher: 0,
+            limits,
+        }
+    }
+
+    /// Sets what was loaded from disk: objects, and the bounds between which `remember` then adds the history.
+    pub(super) fn load(&mut self, objects: Vec<Entry>, compacted: Revision) {
+        self.objects = objects.into_iter().map(|entry| (Arc::clone(&entry.key), entry)).collect();
+        self.compacted = compacted;
+        self.revision = compacted;
+    }
+
+    /// Adds a loaded event to the history without applying it: the loaded objects have it already.
+    pub(super) fn remember(&mut self, event: Event, at: Timestamp) {
+        self.revision = event.revision;
+        self.history_bytes += event.weight();
+        self.history.push_back(Past { event: Arc::new(event), at });
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Entry> {
+        self.objects.get(key)
+    }
+
+    pub(super) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    pub(super) fn compacted(&self) -> Revision {
+        self.compacted
+    }
+
+    pub(super) fn count(&self, prefix: &str) -> usize {
+        self.under(prefix, None).count()
+    }
+
+    fn under<'s>(&'s self, prefix: &'s str, after: Option<&str>) -> impl Iterator<Item = &'s Entry> + use<'s> {
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.objects
+            .range::<str, _>((start, Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(prefix))
+            .map(|(_, entry)| entry)
+    }
+
+    pub(super) fn list(&self, request: &ListRequest<'_>) -> Result<Listing, StoreError> {
+        let limit = request.limit.unwrap_or(usize::MAX);
+        let at = request.at.unwrap_or(self.revision);
+        if at > self.revision {
+            return Err(StoreError::Future { requested: at, current: self.revision });
+        }
+        if at < self.revision && at < self.compacted {
+            return Err(StoreError::Compacted { requested: at, oldest: self.compacted });
+        }
+        let mut listing = Listing { revision: at, ..Listing::default() };
+        let past = self.undo(request.prefix, at);
+        if past.is_empty() {
+            let mut entries = self.under(request.prefix, request.after);
+            listing.entries.extend(entries.by_ref().take(limit).cloned());
+            listing.remaining = entries.count();
+            return Ok(listing);
+        }
+        let mut then: BTreeMap<&str, Entry> = self
+            .under(request.prefix, request.after)
+            .filter(|entry| !past.contains_key(&*entry.key))
+            .map(|entry| (&*entry.key, entry.clone()))
+            .collect();
+        for (key, entry) in &past {
+            if let Some(entry) = entry
+                && request.after.is_none_or(|after| *key > after)
+            {
+                then.insert(key, entry.clone());
+            }
+        }
+        listing.remaining = then.len().saturating_sub(limit);
+        listing.entries = then.into_values().take(limit).collect();
+        Ok(listing)
+    }
+
+    /// Returns, for each key under `prefix` written after `at`, what was there at `at`.
+    fn undo(&self, prefix: &str, at: Revision) -> HashMap<&str, Option<Entry>> {
+        let mut past = HashMap::new();
+        for Past { event, .. } in self.history.iter().rev().take_while(|past| past.event.revision > at) {
+            if event.key.starts_with(prefix) {
+                // The revision of the older state only matters to writers, who never use an old list's entries.
+                let before = event.previous.clone();
+                let entry = before.map(|value| Entry { key: Arc::clone(&event.key), revision: at, value });
+                past.insert(&*event.key, entry);
+            }
+        }
+        past
+    }
+
+    /// Applies a durable event and wakes those who watch its key.
+    pub(super) fn publish(&mut self, event: Event, at: Timestamp) {
+        let revision = event.revision;
+        match event.entry() {
+            Some(entry) => self.objects.insert(Arc::clone(&event.key), entry),
+            None => self.objects.remove(&*event.key),
+        };
+        self.revision = revision;
+        self.history_bytes += event.weight();
+        for cursor in self.watchers.values() {
+            if event.key.starts_with(&*cursor.prefix) {
+                if cursor.pending.load(Ordering::Relaxed) == 0 {
+                    cursor.pending.store(revision.0, Ordering::Relaxed);
+                }
+                cursor.wake.notify_one();
+            }
+        }
+        self.history.push_back(Past { event: Arc::new(event), at });
+    }
+
+    /// Returns up to which revision the history should be dropped now.
+    pub(super) fn compaction(&self, now: Timestamp) -> Option<Revision> {
+        let (mut bytes, mut events) = (self.history_bytes, self.history.len());
+        let mut upto = None;
+        for Past { event, at } in &self.history {
+            let age = now.duration_since(*at).unsigned_abs();
+            if bytes <= self.limits.bytes && events <= self.limits.events && age <= self.limits.age {
+                break;
+            }
+            bytes = bytes.saturating_sub(event.weight());
+            events -= 1;
+            upto = Some(event.revision);
+        }
+        upto
+    }
+
+    /// Drops the history up to and including `upto`.
+    pub(super) fn compact(&mut self, upto: Revision) {
+        while let Some(Past { event, .. }) = self.history.front()
+            && event.revision <= upto
+        {
+            self.history_bytes = self.history_bytes.saturating_sub(event.weight());
+            self.history.pop_front();
+        }
+        self.compacted = self.compacted.max(upto);
+    }
+
+    pub(super) fn watch(&mut self, prefix: &str, from: Revision) -> Result<(u64, Arc<Cursor>), StoreError> {
+        if from > self.revision {
+            return Err(StoreError::Future { requested: from, current: self.revision });
+        }
+        if from < self.compacted {
+            return Err(StoreError::Compacted { requested: from, oldest: self.compacted });
+        }
+        let first = self.events_after(from).find(|event| event.key.starts_with(prefix));
+        let cursor = Arc::new(Cursor {
+            prefix: prefix.into(),
+            pending: AtomicU64::new(first.map_or(0, |event| event.revision.0)),
+            wake: Notify::new(),
+        });
+        let id = self.next_watcher;
+        self.next_watcher += 1;
+        self.watchers.insert(id, Arc::clone(&cursor));
+        Ok((id, cursor))
+    }
+
+    pub(super) fn unwatch(&mut self, id: u64) {
+        self.watchers.remove(&id);
+    }
+
+    fn events_after(&self, after: Revision) -> impl Iterator<Item = &Arc<Event>> {
+        let skip = usize::try_from(after.0.saturating_sub(self.compacted.0)).unwrap_or(usize::MAX);
+        self.history.range(skip.min(self.history.len())..).map(|past| &past.event)
+    }
+
+    /// Takes up to `most` unseen events of a cursor; none if it has seen all.
+    pub(super) fn take(&self, cursor: &Cursor, most: usize) -> Result<Option<Vec<Arc<Event>>>, StoreError> {
+        let pending = cursor.pending.load(Ordering::Relaxed);
+        if pending == 0 {
+            return Ok(None);
+        }
+        if pending <= self.compacted.0 {
+            return Err(StoreError::Compacted { requested: Revision(pending), oldest: self.compacted });
+        }
+        let mut matching =
+            self.events_after(Revision(pending - 1)).filter(|event| event.key.starts_with(&*cursor.prefix));
+        let events = matching.by_ref().take(most).cloned().collect();
+        let next = matching.next().map_or(0, |event| event.revision.0);
+        cursor.pending.store(next, Ordering::Relaxed);
+        Ok(Some(events))
+    }
+
+    /// Returns the revision up to which the cursor has seen everything.
+    pub(super) fn progress(&self, cursor: &Cursor) -> Revision {
+        match cursor.pending.load(Ordering::Relaxed) {
+            0 => self.revision,
+            pending => Revision(pending - 1),
+        }
+    }
+}

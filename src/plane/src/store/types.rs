@@ -1,0 +1,226 @@
+//! Words of the store: revisions, drafts, entries and events. Bytes are shared, never copied per reader.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// A point in the store's history; each write has its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl Revision {
+    /// Returns the revision after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An object about to be written: its JSON with a gap where the store puts the revision.
+#[derive(Clone)]
+pub struct Draft {
+    head: Vec<u8>,
+    tail: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for Draft {
+    // Objects may be Secrets: the size is all that a log may show.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Draft({} bytes)", self.head.len() + self.tail.as_ref().map_or(0, Vec::len))
+    }
+}
+
+impl Draft {
+    /// Returns a draft into which the revision is written between `head` and `tail`.
+    pub fn with_gap(head: Vec<u8>, tail: Vec<u8>) -> Self {
+        Self { head, tail: Some(tail) }
+    }
+
+    /// Returns a draft that is stored as it is.
+    pub fn plain(bytes: Vec<u8>) -> Self {
+        Self { head: bytes, tail: None }
+    }
+
+    /// Returns the stored bytes as they would be at `revision`; for dry runs an empty revision text may be wanted, so
+    /// it is given as text.
+    pub fn render(&self, revision: &str) -> Vec<u8> {
+        let mut out = self.head.clone();
+        if let Some(tail) = &self.tail {
+            out.extend_from_slice(revision.as_bytes());
+            out.extend_from_slice(tail);
+        }
+        out
+    }
+}
+
+/// What is stored under a key.
+#[derive(Clone)]
+pub struct Entry {
+    /// The key.
+    pub key: Arc<str>,
+    /// When it was last written.
+    pub revision: Revision,
+    /// The object's JSON.
+    pub value: Bytes,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Entry({} at {}, {} bytes)", self.key, self.revision, self.value.len())
+    }
+}
+
+/// What happened to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// It was free before.
+    Created,
+    /// It was replaced.
+    Updated,
+    /// It was removed.
+    Deleted,
+}
+
+impl EventKind {
+    /// The word a watch stream uses.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Created => "ADDED",
+            Self::Updated => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Created => 1,
+            Self::Updated => 2,
+            Self::Deleted => 3,
+        }
+    }
+
+    pub(super) fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Created),
+            2 => Some(Self::Updated),
+            3 => Some(Self::Deleted),
+            _ => None,
+        }
+    }
+}
+
+/// One write, as watches see it. The watch frame is encoded once, here, and shared by all watchers; the stored value is
+/// a slice of it.
+#[derive(Clone)]
+pub struct Event {
+    /// When.
+    pub revision: Revision,
+    /// What.
+    pub kind: EventKind,
+    /// To which key.
+    pub key: Arc<str>,
+    /// `{"type":…,"object":…}` and a newline.
+    frame: Bytes,
+    object: Range<usize>,
+    /// What was there before, if anything.
+    pub previous: Option<Bytes>,
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Event({} {} at {}, {} bytes)", self.kind.word(), self.key, self.revision, self.object.len())
+    }
+}
+
+impl Event {
+    pub(super) fn new(
+        revision: Revision,
+        kind: EventKind,
+        key: Arc<str>,
+        parts: &[&[u8]],
+        previous: Option<Bytes>,
+    ) -> Self {
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        let mut frame = Vec::with_capacity(size + 40);
+        frame.extend_from_slice(b"{\"type\":\"");
+        frame.extend_from_slice(kind.word().as_bytes());
+        frame.extend_from_slice(b"\",\"object\":");
+        let start = frame.len();
+        for part in parts {
+            frame.extend_from_slice(part);
+        }
+        let end = frame.len();
+        frame.extend_from_slice(b"}\n");
+        Self { revision, kind, key, frame: frame.into(), object: start..end, previous }
+    }
+
+    pub(super) fn from_draft(
+        revision: Revision,
+        kind: EventKind,
+        key: Arc<str>,
+        draft: &Draft,
+        previous: Option<Bytes>,
+    ) -> Self {
+        let stamp = revision.to_string();
+        match &draft.tail {
+            Some(tail) => Self::new(revision, kind, key, &[&draft.head, stamp.as_bytes(), tail], previous),
+            None => Self::new(revision, kind, key, &[&draft.head], previous),
+        }
+    }
+
+    /// Returns the whole watch frame.
+    pub fn frame(&self) -> Bytes {
+        self.frame.clone()
+    }
+
+    /// Returns the object's JSON; for a deletion, its last state.
+    pub fn object(&self) -> Bytes {
+        self.frame.slice(self.object.clone())
+    }
+
+    /// Returns the bytes this event holds on to.
+    pub(super) fn weight(&self) -> usize {
+        self.frame.len() + self.key.len() + 96
+    }
+
+    pub(super) fn entry(&self) -> Option<Entry> {
+        match self.kind {
+            EventKind::Created | EventKind::Updated => {
+                Some(Entry { key: Arc::clone(&self.key), revision: self.revision, value: self.object() })
+            }
+            EventKind::Deleted => None,
+        }
+    }
+}
+
+/// What to list.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ListRequest<'a> {
+    /// Keys start with this.
+    pub prefix: &'a str,
+    /// Only keys behind this one.
+    pub after: Option<&'a str>,
+    /// As of this revision; now if none.
+    pub at: Option<Revision>,
+    /// At most this many.
+    pub limit: Option<usize>,
+}
+
+/// A list's answer.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// In key order.
+    pub entries: Vec<Entry>,
+    /// The moment shown.
+    pub revision: Revision,
+    /// How many more there are behind the last entry.
+    pub remaining: usize,
+}

@@ -1,0 +1,146 @@
+//! Judges client certificates after the handshake: signed by the client authority, in its time, meant for clients.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{CertificateError, RootCertStore};
+use rustls_pki_types::{CertificateDer, UnixTime};
+
+use super::{TlsConfigError, provider};
+use crate::pki::{CertificateFacts, PkiError, certificates_from_pem, read_certificates};
+
+/// Who a client certificate says its holder is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerSubject {
+    /// Common name: the user.
+    pub common_name: String,
+    /// Organizations: the groups.
+    pub organizations: Vec<String>,
+}
+
+/// Why a client certificate was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClientCertificateError {
+    /// Its time is over.
+    #[error("client certificate {subject} expired at {not_after}")]
+    Expired {
+        /// Whose.
+        subject: String,
+        /// When.
+        not_after: Timestamp,
+    },
+    /// Its time has not come.
+    #[error("client certificate {subject} is not valid before {not_before}")]
+    NotYetValid {
+        /// Whose.
+        subject: String,
+        /// When.
+        not_before: Timestamp,
+    },
+    /// Another authority signed it.
+    #[error("client certificate {subject} is signed by {issuer}, which is not the client authority")]
+    UnknownAuthority {
+        /// Whose.
+        subject: String,
+        /// By whom.
+        issuer: String,
+    },
+    /// Anything else, such as a server's certificate used as a client's.
+    #[error("client certificate {subject}: {detail}")]
+    Refused {
+        /// Whose.
+        subject: String,
+        /// Why.
+        detail: String,
+    },
+}
+
+/// The authority (or bundle of them) whose client certificates are taken; can be replaced while serving.
+#[derive(Debug)]
+pub struct ClientCa {
+    verifier: ArcSwap<Verifier>,
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Verifier {
+    verifier: Arc<dyn ClientCertVerifier>,
+    authorities: Vec<CertificateDer<'static>>,
+}
+
+impl ClientCa {
+    /// Reads a PEM bundle; [`Self::reload`] reads it again.
+    pub fn from_file(path: &Path) -> Result<Self, TlsConfigError> {
+        let verifier = build(read_certificates(path)?)?;
+        Ok(Self { verifier: ArcSwap::from_pointee(verifier), file: Some(path.to_owned()) })
+    }
+
+    /// Takes a PEM bundle.
+    pub fn from_pem(pem: &str) -> Result<Self, TlsConfigError> {
+        let verifier = build(certificates_from_pem(pem.as_bytes(), "client authority")?)?;
+        Ok(Self { verifier: ArcSwap::from_pointee(verifier), file: None })
+    }
+
+    /// Reads the file again; on an error the old bundle stays. Returns whether it changed.
+    pub fn reload(&self) -> Result<bool, TlsConfigError> {
+        let Some(path) = &self.file else { return Ok(false) };
+        let authorities = read_certificates(path)?;
+        if authorities == self.verifier.load().authorities {
+            return Ok(false);
+        }
+        self.verifier.store(Arc::new(build(authorities)?));
+        Ok(true)
+    }
+
+    /// Judges a client's chain (leaf first) and says whose it is.
+    pub fn verify(
+        &self,
+        chain: &[CertificateDer<'static>],
+        now: Timestamp,
+    ) -> Result<PeerSubject, ClientCertificateError> {
+        let refused =
+            |subject: &str, detail: String| ClientCertificateError::Refused { subject: subject.to_owned(), detail };
+        let Some((leaf, intermediates)) = chain.split_first() else {
+            return Err(refused("", "none was presented".to_owned()));
+        };
+        let facts = CertificateFacts::from_der(leaf).map_err(|error| refused("", error.to_string()))?;
+        let at = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0)));
+        match self.verifier.load().verifier.verify_client_cert(leaf, intermediates, at) {
+            Ok(_) if facts.common_name.is_empty() => Err(refused(&facts.subject, "it has no common name".to_owned())),
+            Ok(_) => Ok(PeerSubject { common_name: facts.common_name, organizations: facts.organizations }),
+            Err(error) => Err(explain(&error, facts, now)),
+        }
+    }
+}
+
+fn explain(error: &rustls::Error, facts: CertificateFacts, now: Timestamp) -> ClientCertificateError {
+    let CertificateFacts { subject, issuer, not_before, not_after, .. } = facts;
+    if now > not_after {
+        return ClientCertificateError::Expired { subject, not_after };
+    }
+    if now < not_before {
+        return ClientCertificateError::NotYetValid { subject, not_before };
+    }
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            ClientCertificateError::UnknownAuthority { subject, issuer }
+        }
+        error => ClientCertificateError::Refused { subject, detail: error.to_string() },
+    }
+}
+
+fn build(authorities: Vec<CertificateDer<'static>>) -> Result<Verifier, TlsConfigError> {
+    let mut roots = RootCertStore::empty();
+    for authority in &authorities {
+        roots.add(authority.clone())?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+        .build()
+        .map_err(|error| PkiError::Certificate(error.to_string()))?;
+    Ok(Verifier { verifier, authorities })
+}
