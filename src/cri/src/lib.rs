@@ -4,6 +4,8 @@
 mod client;
 mod endpoint;
 mod error;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fake;
 pub mod labels;
 mod redact;
 mod rpcs;

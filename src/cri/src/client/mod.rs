@@ -276,6 +276,17 @@ impl CriClient {
             Ok(response) => response.into_inner().boxed(),
             Err(status) => stream::once(async { Err(status) }).boxed(),
         });
-        Ok(messages.map(|message| message.map_err(|status| failure(RPC, &status))).boxed())
+        // After the first error there is nothing to be had.
+        let until_error = stream::unfold(Some(messages.boxed()), |messages| async move {
+            let mut messages = messages?;
+            match messages.next().await? {
+                Ok(event) => Some((Ok(event), Some(messages))),
+                Err(status) => Some((Err(failure(RPC, &status)), None)),
+            }
+        });
+        Ok(until_error.boxed())
     }
 }
+
+#[cfg(test)]
+mod tests;
