@@ -1,0 +1,113 @@
+//! What login and rights read of the stored objects.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+/// Reads stored objects. All answers are of this moment and cost no IO.
+pub trait ReadObjects: Send + Sync + std::fmt::Debug + 'static {
+    /// Returns a pod.
+    fn pod(&self, namespace: &str, name: &str) -> Option<Value>;
+    /// Returns the revisions and JSON texts of a namespace's pods.
+    fn pods(&self, namespace: &str) -> Vec<(u64, Bytes)>;
+    /// Returns a service account.
+    fn service_account(&self, namespace: &str, name: &str) -> Option<Value>;
+    /// Returns a secret.
+    fn secret(&self, namespace: &str, name: &str) -> Option<Value>;
+    /// Returns a node.
+    fn node(&self, name: &str) -> Option<Value>;
+}
+
+/// Returns a text at a JSON pointer, or an empty text.
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What a pod lets its node read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct PodFacts {
+    pub(super) node: String,
+    pub(super) service_account: String,
+    pub(super) is_mirror: bool,
+    pub(super) secrets: BTreeSet<String>,
+    pub(super) configmaps: BTreeSet<String>,
+}
+
+/// Annotation of pods that stand for a node's own static pods.
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
+
+impl PodFacts {
+    pub(super) fn of(pod: &Value) -> Self {
+        let is_mirror = pod.get("metadata").and_then(|meta| meta.get("annotations")?.get(MIRROR)).is_some();
+        let mut facts =
+            Self { node: text(pod, "/spec/nodeName").to_owned(), is_mirror, ..Self::default() };
+        if facts.node.is_empty() || is_mirror {
+            // A mirror pod is written by the node itself: what it names gives the node no rights.
+            return facts;
+        }
+        facts.service_account = text(pod, "/spec/serviceAccountName").to_owned();
+        if let Some(spec) = pod.get("spec") {
+            facts.collect(spec);
+        }
+        facts
+    }
+
+    /// Walks the spec for the fields that name secrets and configmaps, wherever they stand.
+    fn collect(&mut self, value: &Value) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| self.collect(item)),
+            Value::Object(fields) => {
+                for (key, field) in fields {
+                    let name = |key: &str| field.get(key).and_then(Value::as_str).map(str::to_owned);
+                    match key.as_str() {
+                        // Environment and projected volumes; volumes of their own.
+                        "secretKeyRef" | "secretRef" => self.secrets.extend(name("name")),
+                        "secret" => self.secrets.extend(name("secretName").or_else(|| name("name"))),
+                        "configMapKeyRef" | "configMapRef" | "configMap" => self.configmaps.extend(name("name")),
+                        "imagePullSecrets" => {
+                            let list = field.as_array().into_iter().flatten();
+                            self.secrets.extend(list.map(|item| text(item, "/name").to_owned()));
+                        }
+                        "nodePublishSecretRef" => self.secrets.extend(name("name")),
+                        _ => self.collect(field),
+                    }
+                    if matches!(key.as_str(), "secret" | "configMap") {
+                        self.collect(field);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+}
+
+/// Facts of pods by the revision they were written at: a pod is read again only after it was written again.
+#[derive(Debug, Default)]
+pub(super) struct PodIndex(Mutex<HashMap<String, HashMap<u64, Arc<PodFacts>>>>);
+
+impl PodIndex {
+    /// Returns the facts of a namespace's pods.
+    pub(super) fn of(&self, objects: &dyn ReadObjects, namespace: &str) -> Vec<Arc<PodFacts>> {
+        let pods = objects.pods(namespace);
+        let mut index = self.0.lock();
+        if pods.is_empty() {
+            index.remove(namespace);
+            return Vec::new();
+        }
+        let known = index.remove(namespace).unwrap_or_default();
+        let mut current = HashMap::with_capacity(pods.len());
+        for (revision, bytes) in pods {
+            let facts = known.get(&revision).cloned().unwrap_or_else(|| {
+                let pod = serde_json::from_slice::<Value>(&bytes).unwrap_or_default();
+                Arc::new(PodFacts::of(&pod))
+            });
+            current.insert(revision, facts);
+        }
+        let facts = current.values().cloned().collect();
+        index.insert(namespace.to_owned(), current);
+        facts
+    }
+}
