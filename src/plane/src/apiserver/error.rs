@@ -63,7 +63,8 @@ impl ApiError {
         Self { code, reason, message: message.into(), details: None }
     }
 
-    fn with(mut self, details: Value) -> Self {
+    /// Returns the error with details.
+    pub(crate) fn with(mut self, details: Value) -> Self {
         self.details = Some(Box::new(details));
         self
     }

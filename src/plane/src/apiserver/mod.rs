@@ -1,6 +1,7 @@
 //! The apiserver: who asks, whether they may, and the answer out of the store.
 
 mod admission;
+pub mod auth;
 pub mod error;
 pub mod hooks;
 pub mod identity;

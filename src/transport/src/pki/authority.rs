@@ -227,3 +227,9 @@ fn after(now: Timestamp, validity: Duration) -> Timestamp {
 fn since_1970(at: Timestamp) -> Duration {
     Duration::from_secs(u64::try_from(at.as_second()).unwrap_or(0))
 }
+
+/// Makes a key pair for signing tokens; returns private (PKCS#8) and public (SubjectPublicKeyInfo) key as PEM.
+pub fn signing_key_pair() -> Result<(String, String), PkiError> {
+    let key = KeyPair::generate().map_err(|source| PkiError::Make { what: "signing key".to_owned(), source })?;
+    Ok((key.serialize_pem(), key.public_key_pem()))
+}

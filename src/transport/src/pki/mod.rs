@@ -8,7 +8,9 @@ mod facts;
 mod files;
 pub mod kubeadm;
 
-pub use authority::{Authority, KeyedCertificate, LeafRequest, SubjectAltName, Usage, self_signed_server};
+pub use authority::{
+    Authority, KeyedCertificate, LeafRequest, SubjectAltName, Usage, self_signed_server, signing_key_pair,
+};
 pub use facts::CertificateFacts;
 pub use files::{
     certificates_from_pem, private_key_from_pem, public_key_from_pem, read_certificates, read_private_key, write_file,

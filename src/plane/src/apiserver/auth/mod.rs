@@ -12,7 +12,7 @@ mod jwt;
 mod login;
 mod node;
 mod objects;
-mod restriction;
+mod request;
 mod review;
 mod rights;
 mod token;
@@ -20,7 +20,6 @@ mod token;
 pub use jwt::{KeyError, SigningKey};
 pub use login::LoginError;
 pub use objects::ReadObjects;
-pub use restriction::restrict;
 pub use token::{Claims, TokenError, Tokens};
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::Auth;
 use super::rights::deny;
 use crate::apiserver::identity::{Attributes, Decision};
+use crate::apiserver::object::text;
 
 /// Namespace of the nodes' heartbeats.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -55,7 +56,7 @@ impl Auth {
 
     fn pods(&self, node: &str, asked: &Attributes) -> Decision {
         match asked.verb.as_str() {
-            // What is created must be a mirror pod of this node: that stands in the body, see `restriction`.
+            // What is created must be a mirror pod of this node: that stands in the body, see admission.
             "create" => Decision::Allow,
             "list" | "watch" if selects(asked, "spec.nodeName") == Some(node) => Decision::Allow,
             "list" | "watch" => deny("can only list/watch pods with spec.nodeName field selector"),
@@ -67,7 +68,7 @@ impl Auth {
     fn own_pod(&self, node: &str, asked: &Attributes) -> Decision {
         let pod = self.objects.pod(&asked.namespace, &asked.name);
         match pod {
-            Some(pod) if super::objects::text(&pod, "/spec/nodeName") == node => Decision::Allow,
+            Some(pod) if text(&pod, "/spec/nodeName") == node => Decision::Allow,
             _ => no_relationship(node),
         }
     }
@@ -101,7 +102,7 @@ fn no_relationship(node: &str) -> Decision {
 
 fn own_node(node: &str, asked: &Attributes) -> Decision {
     match asked.verb.as_str() {
-        // The name stands in the body, see `restriction`.
+        // The name stands in the body, see admission.
         "create" => Decision::Allow,
         "get" | "update" | "patch" => own_name(node, asked, "Node object"),
         "list" | "watch" if one_name(asked) == Some(node) => Decision::Allow,
@@ -124,7 +125,9 @@ fn lease(node: &str, asked: &Attributes) -> Decision {
     match asked.verb.as_str() {
         "create" => Decision::Allow,
         "get" | "update" | "patch" | "delete" if asked.name == node => Decision::Allow,
-        "get" | "update" | "patch" | "delete" => deny("can only access node lease with the same name as the requesting node"),
+        "get" | "update" | "patch" | "delete" => {
+            deny("can only access node lease with the same name as the requesting node")
+        }
         _ => deny("can only get, create, update, patch, or delete a node lease"),
     }
 }

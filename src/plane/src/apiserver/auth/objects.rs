@@ -7,6 +7,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::apiserver::object::text;
+use crate::apiserver::registry::{ListOptions, Registry};
+use crate::apiserver::resources::{NODES, PODS, SECRETS, SERVICEACCOUNTS};
+
 /// Reads stored objects. All answers are of this moment and cost no IO.
 pub trait ReadObjects: Send + Sync + std::fmt::Debug + 'static {
     /// Returns a pod.
@@ -21,9 +25,27 @@ pub trait ReadObjects: Send + Sync + std::fmt::Debug + 'static {
     fn node(&self, name: &str) -> Option<Value>;
 }
 
-/// Returns a text at a JSON pointer, or an empty text.
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+impl ReadObjects for Registry {
+    fn pod(&self, namespace: &str, name: &str) -> Option<Value> {
+        self.find(&PODS, namespace, name).ok().flatten()
+    }
+
+    fn pods(&self, namespace: &str) -> Vec<(u64, Bytes)> {
+        let list = self.list(&PODS, namespace, &ListOptions::default()).unwrap_or_default();
+        list.items.into_iter().map(|object| (object.revision.0, object.bytes)).collect()
+    }
+
+    fn service_account(&self, namespace: &str, name: &str) -> Option<Value> {
+        self.find(&SERVICEACCOUNTS, namespace, name).ok().flatten()
+    }
+
+    fn secret(&self, namespace: &str, name: &str) -> Option<Value> {
+        self.find(&SECRETS, namespace, name).ok().flatten()
+    }
+
+    fn node(&self, name: &str) -> Option<Value> {
+        self.find(&NODES, "", name).ok().flatten()
+    }
 }
 
 /// What a pod lets its node read.
@@ -42,8 +64,7 @@ pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 impl PodFacts {
     pub(super) fn of(pod: &Value) -> Self {
         let is_mirror = pod.get("metadata").and_then(|meta| meta.get("annotations")?.get(MIRROR)).is_some();
-        let mut facts =
-            Self { node: text(pod, "/spec/nodeName").to_owned(), is_mirror, ..Self::default() };
+        let mut facts = Self { node: text(pod, "/spec/nodeName").to_owned(), is_mirror, ..Self::default() };
         if facts.node.is_empty() || is_mirror {
             // A mirror pod is written by the node itself: what it names gives the node no rights.
             return facts;

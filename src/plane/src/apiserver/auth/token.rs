@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::jwt::{KeyError, SigningKey, peek};
-use super::objects::{ReadObjects, text};
-use crate::apiserver::identity::{
-    GROUP_AUTHENTICATED, GROUP_SERVICE_ACCOUNTS, SERVICE_ACCOUNT_USER_PREFIX, UserInfo,
-};
+use super::objects::ReadObjects;
+use crate::apiserver::identity::{GROUP_AUTHENTICATED, GROUP_SERVICE_ACCOUNTS, SERVICE_ACCOUNT_USER_PREFIX, UserInfo};
+use crate::apiserver::object::text;
 
 /// How far the clocks of two machines may be apart.
 const LEEWAY: i64 = 10;
@@ -100,7 +99,12 @@ impl Tokens {
     }
 
     /// Makes a token and says until when it is good.
-    pub fn issue(&self, audiences: Vec<String>, seconds: i64, private: Private) -> Result<(String, Timestamp), KeyError> {
+    pub fn issue(
+        &self,
+        audiences: Vec<String>,
+        seconds: i64,
+        private: Private,
+    ) -> Result<(String, Timestamp), KeyError> {
         let now = self.clock.now().as_second();
         let sub = user_name(&private.namespace, &private.serviceaccount.name);
         let claims = Claims {
