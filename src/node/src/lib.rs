@@ -1,6 +1,7 @@
 //! The node agent: takes pods from its sources and makes the runtime run them. Rooms are listed in docs/architecture.md.
 
 pub mod event;
+pub mod logs;
 pub mod model;
 pub mod node;
 pub mod observe;

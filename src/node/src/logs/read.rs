@@ -1,0 +1,258 @@
+//! The reader: a task that walks through the file and fills a short queue of chunks; it ends when the reader goes away.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::{BoxStream, unfold};
+use longshore_util::{Tasks, spawn};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
+use tokio::sync::mpsc;
+
+use super::LogOptions;
+use super::follow::{Change, Follower};
+use super::tail::start_of_last;
+use super::write::{Next, Output};
+
+/// Read at once, and about the size of a chunk given out.
+const CHUNK: usize = 32 * 1024;
+/// Chunks that wait for a slow reader.
+const QUEUE: usize = 2;
+/// A longer line is left out; runtimes split far below.
+const LONGEST_LINE: usize = 1024 * 1024;
+/// How often a quiet container is asked about.
+const RECHECK: Duration = Duration::from_secs(1);
+/// After the writer closed the file, its end is soon known.
+const RECHECK_CLOSED: Duration = Duration::from_millis(50);
+
+/// Says whether a container has ended for good, so that following its log comes to an end.
+#[async_trait]
+pub trait IsFinished: Send + Sync {
+    /// Whether nothing more will be written.
+    async fn is_finished(&self) -> bool;
+}
+
+/// Why a log cannot be read; the texts stand in the answer.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The runtime names a file that is not there (yet).
+    #[error("failed to open log file \"{path}\": {source}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It cannot be searched.
+    #[error("failed to read log file \"{path}\": {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Opens the log at `path` and gives out what `options` ask for. `finished` is asked only when following.
+pub async fn open(
+    path: &Path,
+    options: LogOptions,
+    finished: impl IsFinished + 'static,
+    tasks: &Tasks,
+) -> Result<BoxStream<'static, io::Result<Bytes>>, OpenError> {
+    // Links are resolved once: legacy links point at the file proper, whose directory is the one to watch.
+    let open_error = |source| OpenError::Open { path: path.to_owned(), source };
+    let real = tokio::fs::canonicalize(path).await.map_err(open_error)?;
+    // Watch before reading: what is written in between is not missed.
+    let follower = options.follow.then(|| Follower::new(real.parent().unwrap_or(Path::new("/"))));
+    let mut file = File::open(&real).await.map_err(open_error)?;
+    if let Some(lines) = options.tail {
+        let read_error = |source| OpenError::Read { path: path.to_owned(), source };
+        let mut blocking = file.into_std().await;
+        let (back, start) = tokio::task::spawn_blocking(move || {
+            let start = start_of_last(&mut blocking, lines);
+            (blocking, start)
+        })
+        .await
+        .map_err(|error| read_error(io::Error::other(error)))?;
+        file = File::from_std(back);
+        file.seek(SeekFrom::Start(start.map_err(read_error)?)).await.map_err(read_error)?;
+    }
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let reader = Reader {
+        path: real,
+        file,
+        output: Output::new(&options),
+        pending: Vec::new(),
+        too_long: false,
+        buffer: vec![0; CHUNK],
+        sender,
+    };
+    let token = tasks.token().clone();
+    drop(spawn(tasks, "log-reader", async move {
+        tokio::select! {
+            biased;
+            () = token.cancelled() => {}
+            () = reader.run(follower, finished) => {}
+        }
+    }));
+    let chunks = unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|chunk| (chunk, receiver)) });
+    Ok(chunks.boxed())
+}
+
+struct Reader {
+    path: PathBuf,
+    file: File,
+    output: Output,
+    /// The start of a line whose end is not there yet.
+    pending: Vec<u8>,
+    too_long: bool,
+    buffer: Vec<u8>,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+}
+
+/// Why reading stops.
+enum Stop {
+    /// The limit is reached or the reader has gone.
+    Done,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Reader {
+    async fn run(mut self, follower: Option<Follower>, finished: impl IsFinished) {
+        let result = match follower {
+            Some(follower) => self.follow(follower, finished).await,
+            None => self.read_all().await,
+        };
+        if let Err(Stop::Failed(error)) = result {
+            tracing::warn!(%error, path = %self.path.display(), "reading a container log");
+            let _gone = self.sender.send(Err(error)).await;
+        }
+    }
+
+    async fn read_all(&mut self) -> Result<(), Stop> {
+        self.drain().await?;
+        self.finish_line().await
+    }
+
+    async fn follow(&mut self, mut follower: Follower, finished: impl IsFinished) -> Result<(), Stop> {
+        let mut wait = RECHECK;
+        loop {
+            self.drain().await?;
+            if self.was_replaced().await {
+                // The writer may have added to the old file until it opened the new one.
+                self.drain().await?;
+                self.finish_line().await?;
+                match File::open(&self.path).await {
+                    Ok(file) => {
+                        self.file = file;
+                        continue;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let change = tokio::select! {
+                biased;
+                () = self.sender.closed() => return Err(Stop::Done),
+                change = follower.changed(wait) => change,
+            };
+            match change {
+                Change::Written => wait = RECHECK,
+                Change::Closed => wait = RECHECK_CLOSED,
+                Change::Nothing => {
+                    wait = (wait * 2).min(RECHECK);
+                    if finished.is_finished().await {
+                        // What came between the last look and the end.
+                        self.drain().await?;
+                        return self.finish_line().await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether another file stands under the name, or this one was cut.
+    async fn was_replaced(&mut self) -> bool {
+        let (Ok(here), Ok(there)) = (self.file.metadata().await, tokio::fs::metadata(&self.path).await) else {
+            return false;
+        };
+        if (here.dev(), here.ino()) != (there.dev(), there.ino()) {
+            return true;
+        }
+        self.file.stream_position().await.is_ok_and(|position| position > there.len())
+    }
+
+    /// Gives out all whole lines up to the present end of the file.
+    async fn drain(&mut self) -> Result<(), Stop> {
+        loop {
+            let size = self.file.read(&mut self.buffer).await?;
+            if size == 0 {
+                return Ok(());
+            }
+            let mut out = Vec::with_capacity(size);
+            let mut next = Next::More;
+            let buffer = std::mem::take(&mut self.buffer);
+            for piece in buffer[..size].split_inclusive(|byte| *byte == b'\n') {
+                next = self.piece(piece, &mut out);
+                if next == Next::Full {
+                    break;
+                }
+            }
+            self.buffer = buffer;
+            self.give(out, next).await?;
+        }
+    }
+
+    /// A piece of the file that is a line, or the start or the end of one.
+    fn piece(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Next {
+        let is_end = piece.ends_with(b"\n");
+        if self.too_long {
+            self.too_long = !is_end;
+            return Next::More;
+        }
+        if is_end && self.pending.is_empty() {
+            return self.output.line(piece, out);
+        }
+        self.pending.extend_from_slice(piece);
+        if is_end {
+            let line = std::mem::take(&mut self.pending);
+            return self.output.line(&line, out);
+        }
+        if self.pending.len() > LONGEST_LINE {
+            self.pending = Vec::new();
+            self.too_long = true;
+        }
+        Next::More
+    }
+
+    /// A last line without its newline is shown as far as it goes.
+    async fn finish_line(&mut self) -> Result<(), Stop> {
+        self.too_long = false;
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let line = std::mem::take(&mut self.pending);
+        let mut out = Vec::new();
+        let next = self.output.line(&line, &mut out);
+        self.give(out, next).await
+    }
+
+    async fn give(&self, out: Vec<u8>, next: Next) -> Result<(), Stop> {
+        if !out.is_empty() && self.sender.send(Ok(Bytes::from(out))).await.is_err() {
+            return Err(Stop::Done);
+        }
+        if next == Next::Full { Err(Stop::Done) } else { Ok(()) }
+    }
+}
