@@ -2,15 +2,22 @@
 
 mod admission;
 pub mod auth;
+mod discovery;
 pub mod error;
 pub mod hooks;
 pub mod identity;
+mod negotiate;
 pub mod object;
 pub mod patch;
 pub mod registry;
+mod request;
 pub mod resources;
+mod rest;
 mod rules;
+pub mod server;
 mod strategy;
+mod table;
+mod watch;
 
 pub use error::{ApiError, Cause};
 pub use registry::Registry;

@@ -98,10 +98,6 @@ impl State {
         self.revision
     }
 
-    pub(super) fn compacted(&self) -> Revision {
-        self.compacted
-    }
-
     pub(super) fn count(&self, prefix: &str) -> usize {
         self.under(prefix, None).count()
     }

@@ -25,6 +25,8 @@ pub enum Part {
     EphemeralContainers,
     /// A pod's container resources.
     Resize,
+    /// Everything, by the server itself: nothing is carried over or refused.
+    Whole,
 }
 
 /// What became of one try.
@@ -151,7 +153,7 @@ impl Registry {
         match part {
             Part::Status => resource.strategy.prepare_status(&mut object, old),
             Part::Main => resource.strategy.prepare_update(&mut object, old),
-            Part::Finalize | Part::EphemeralContainers | Part::Resize => {}
+            Part::Finalize | Part::EphemeralContainers | Part::Resize | Part::Whole => {}
         }
         resource.strategy.defaults(&mut object);
         tidy_metadata(&mut object);
@@ -242,7 +244,7 @@ fn merge_part(resource: &Resource, part: Part, object: &mut Value, old: &Value) 
                 copy(map, Some(old), "status");
             }
         }
-        Part::Main => {}
+        Part::Main | Part::Whole => {}
         Part::Status => take_over(object, "status"),
         Part::Finalize => {
             let finalizers = list(object, "/spec/finalizers").to_vec();

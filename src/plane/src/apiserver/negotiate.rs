@@ -1,0 +1,176 @@
+//! Media types: which form a client wants to read, and how to read what it sends.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use longshore_util::yaml;
+use serde_json::Value;
+
+use super::error::ApiError;
+use super::resources::Resource;
+
+/// Largest body taken.
+pub(crate) const MAX_BODY: usize = 3 << 20;
+
+/// The shape of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The objects themselves.
+    Plain,
+    /// Columns for a terminal.
+    Table,
+    /// Metadata only.
+    Metadata,
+    /// Discovery in one document.
+    Discovery,
+}
+
+/// What a client accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) form: Form,
+    pub(crate) yaml: bool,
+}
+
+impl Wanted {
+    /// Returns the first alternative that can be served.
+    pub(crate) fn parse(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let mut any = false;
+        for value in headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()) {
+            for alternative in value.split(',').map(str::trim).filter(|alternative| !alternative.is_empty()) {
+                any = true;
+                if let Some(wanted) = read_alternative(alternative) {
+                    return Ok(wanted);
+                }
+            }
+        }
+        if any { Err(ApiError::not_acceptable()) } else { Ok(Self { form: Form::Plain, yaml: false }) }
+    }
+}
+
+fn read_alternative(alternative: &str) -> Option<Wanted> {
+    let mut parts = alternative.split(';').map(str::trim);
+    let yaml = match parts.next()?.to_ascii_lowercase().as_str() {
+        "application/json" | "application/*" | "*/*" => false,
+        "application/yaml" => true,
+        _ => return None,
+    };
+    let (mut wanted_kind, mut group, mut version) = ("", "", "");
+    for (key, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
+        match key.trim() {
+            "as" => wanted_kind = value,
+            "g" => group = value,
+            "v" => version = value,
+            "stream" if value != "watch" => return None,
+            _ => {}
+        }
+    }
+    let form = match (wanted_kind, group, version) {
+        ("", _, _) => Form::Plain,
+        ("Table", "meta.k8s.io", "v1") => Form::Table,
+        ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => Form::Metadata,
+        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::Discovery,
+        _ => return None,
+    };
+    Some(Wanted { form, yaml })
+}
+
+/// Returns an answer in JSON, or YAML if wanted.
+pub(crate) fn answer(code: StatusCode, wanted: Wanted, json: Bytes) -> Result<Response<Body>, ApiError> {
+    let (body, media_type) = if wanted.yaml {
+        let value: Value = serde_json::from_slice(&json).map_err(ApiError::internal)?;
+        (yaml::to_string(&value).map_err(ApiError::internal)?.into(), "application/yaml")
+    } else {
+        (json, "application/json")
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    Ok(response)
+}
+
+/// Returns a plain text.
+pub(crate) fn plain(code: StatusCode, text: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = code;
+    let media_type = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    response
+}
+
+/// Returns the media type of a body, without its parameters.
+pub(crate) fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Reads a body.
+pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
+    longshore_transport::body::read(body, MAX_BODY).await.map_err(|error| match error {
+        longshore_transport::body::BodyError::TooLarge { limit } => ApiError::too_large(limit),
+        broken @ longshore_transport::body::BodyError::Broken(_) => ApiError::bad_request(broken.to_string()),
+    })
+}
+
+/// Reads JSON or YAML.
+pub(crate) fn decode(headers: &HeaderMap, kind: &str, body: &[u8]) -> Result<Value, ApiError> {
+    match media_type(headers).as_str() {
+        "" | "application/json" | "*/*" => serde_json::from_slice(body).map_err(|error| {
+            let detail = if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
+            unrecognized(kind, &format!("json parse error: {detail} ({})", excerpt(body)))
+        }),
+        "application/yaml" => {
+            let text = std::str::from_utf8(body).map_err(|_| unrecognized(kind, "yaml is not UTF-8"))?;
+            yaml::to_value(text).map_err(|error| unrecognized(kind, &format!("yaml parse error: {error}")))
+        }
+        _ => Err(ApiError::unsupported_media(
+            "the body of the request was in an unknown format - accepted media types include: application/json, \
+             application/yaml",
+        )),
+    }
+}
+
+fn unrecognized(kind: &str, detail: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {detail}"
+    ))
+}
+
+fn excerpt(body: &[u8]) -> String {
+    String::from_utf8_lossy(body.get(..64).unwrap_or(body)).into_owned()
+}
+
+/// Reads an object of one kind.
+pub(crate) fn decode_object(headers: &HeaderMap, resource: &Resource, body: &[u8]) -> Result<Value, ApiError> {
+    let object = decode(headers, resource.kind, body)?;
+    check_kind(&object, &resource.api_version(), resource.kind)?;
+    Ok(object)
+}
+
+/// Checks that an object is what the path takes; it may leave both out.
+pub(crate) fn check_kind(object: &Value, api_version: &str, kind: &str) -> Result<(), ApiError> {
+    if !object.is_object() {
+        return Err(unrecognized(kind, "the body is not an object"));
+    }
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (sent_version, sent_kind) = (text("apiVersion"), text("kind"));
+    if (sent_kind.is_empty() || sent_kind == kind) && (sent_version.is_empty() || sent_version == api_version) {
+        return Ok(());
+    }
+    let short = |version: &str| version.rsplit_once('/').map_or(version, |(_, version)| version).to_owned();
+    let group = match api_version.rsplit_once('/') {
+        None => "core".to_owned(),
+        Some((group, _)) => group.split('.').next().unwrap_or_default().to_owned(),
+    };
+    if sent_kind != kind && !sent_kind.is_empty() && sent_version == api_version {
+        return Err(ApiError::bad_request(format!(
+            "{sent_kind} in version {:?} cannot be handled as a {kind}: converting ({}.{sent_kind}) to ({group}.{kind}): \
+             unknown conversion",
+            short(sent_version),
+            short(sent_version),
+        )));
+    }
+    Err(ApiError::bad_request(format!(
+        "the API version in the data ({sent_version}) does not match the expected API version ({api_version})"
+    )))
+}

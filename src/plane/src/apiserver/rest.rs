@@ -1,0 +1,124 @@
+//! The verbs over HTTP: reads what a request carries, calls the registry, writes the answer in the form asked for.
+
+mod read;
+mod special;
+mod write;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{HeaderMap, Request, Response};
+use serde_json::Value;
+
+use super::error::ApiError;
+use super::identity::UserInfo;
+use super::negotiate::{self, Wanted};
+use super::registry::{Part, WriteOptions};
+use super::request::{Query, RequestInfo};
+use super::resources::{REVIEWS, Resource, find};
+use super::server::Api;
+
+/// A request that may be answered: who asks, for what, with which query.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) user: Arc<UserInfo>,
+    pub(super) info: RequestInfo,
+    pub(super) query: Query,
+}
+
+impl Call {
+    fn namespace(&self, resource: &Resource) -> &str {
+        if resource.namespaced { &self.info.attributes.namespace } else { "" }
+    }
+
+    fn name(&self) -> &str {
+        &self.info.attributes.name
+    }
+
+    fn write_options(&self) -> Result<WriteOptions, ApiError> {
+        let dry_run = match self.query.get("dryRun") {
+            "" => false,
+            "All" => true,
+            other => {
+                let text = format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"");
+                return Err(ApiError::new(http::StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text));
+            }
+        };
+        Ok(WriteOptions { user: Some(Arc::clone(&self.user)), dry_run })
+    }
+}
+
+/// Answers a request for a resource.
+pub(super) async fn serve(api: &Api, call: Call, request: Request<Body>) -> Result<Response<Body>, ApiError> {
+    let attributes = &call.info.attributes;
+    if attributes.version == "v1"
+        && let Some(review) =
+            REVIEWS.iter().find(|row| row.group == attributes.api_group && row.plural == attributes.resource)
+    {
+        return special::review(api, &call, review, request).await;
+    }
+    let Some(resource) = find(&attributes.api_group, &attributes.version, &attributes.resource) else {
+        return Err(ApiError::no_such_path());
+    };
+    if resource.namespaced && attributes.namespace.is_empty() && !matches!(&*attributes.verb, "list" | "watch") {
+        return Err(ApiError::method_not_allowed());
+    }
+    if !attributes.subresource.is_empty() {
+        return subresource(api, &call, resource, request).await;
+    }
+    match attributes.verb.as_str() {
+        "get" => read::get(api, &call, resource, request.headers()),
+        "list" => read::list(api, &call, resource, request.headers()),
+        "watch" => read::watch(api, &call, resource, request.headers()),
+        "create" if attributes.name.is_empty() => write::create(api, &call, resource, request).await,
+        "update" if !attributes.name.is_empty() => write::update(api, &call, resource, Part::Main, request).await,
+        "patch" if !attributes.name.is_empty() => write::patch(api, &call, resource, Part::Main, request).await,
+        "delete" => write::delete(api, &call, resource, request).await,
+        "deletecollection" if resource.delete_collection => {
+            write::delete_collection(api, &call, resource, request).await
+        }
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+async fn subresource(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    request: Request<Body>,
+) -> Result<Response<Body>, ApiError> {
+    let attributes = &call.info.attributes;
+    let Some(sub) = resource.subresource(&attributes.subresource) else { return Err(ApiError::no_such_path()) };
+    let verb = attributes.verb.as_str();
+    if !sub.verbs.contains(&verb) {
+        return Err(ApiError::method_not_allowed());
+    }
+    let part = match sub.name {
+        "status" => Part::Status,
+        "finalize" => Part::Finalize,
+        "ephemeralcontainers" => Part::EphemeralContainers,
+        "resize" => Part::Resize,
+        "binding" => return special::bind(api, call, request).await,
+        "eviction" => return special::evict(api, call, request).await,
+        "token" => return special::token(api, call, request).await,
+        _ => return special::connect(api, call, resource, request).await,
+    };
+    match verb {
+        "get" => read::get(api, call, resource, request.headers()),
+        "update" => write::update(api, call, resource, part, request).await,
+        "patch" => write::patch(api, call, resource, part, request).await,
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+/// Reads an object of one kind out of a request.
+async fn object(resource: &Resource, request: Request<Body>) -> Result<(HeaderMap, Value), ApiError> {
+    let (parts, body) = request.into_parts();
+    let body = negotiate::read_body(body).await?;
+    let object = negotiate::decode_object(&parts.headers, resource, &body)?;
+    Ok((parts.headers, object))
+}
+
+fn wanted(headers: &HeaderMap) -> Result<Wanted, ApiError> {
+    Wanted::parse(headers)
+}

@@ -1,0 +1,163 @@
+//! Get, list, watch.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Call, wanted};
+use crate::apiserver::error::ApiError;
+use crate::apiserver::negotiate::{Form, Wanted, answer};
+use crate::apiserver::object::Object;
+use crate::apiserver::registry::{ListOptions, ObjectList, Selection};
+use crate::apiserver::resources::Resource;
+use crate::apiserver::server::Api;
+use crate::apiserver::table::{Tabler, partial};
+use crate::apiserver::watch;
+use crate::store::Revision;
+
+pub(super) fn get(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, ApiError> {
+    let wanted = wanted(headers)?;
+    let object = api.registry().get(resource, call.namespace(resource), call.name())?;
+    one(api, call, resource, StatusCode::OK, wanted, object)
+}
+
+/// Answers with one object.
+pub(super) fn one(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    code: StatusCode,
+    wanted: Wanted,
+    object: Object,
+) -> Result<Response<Body>, ApiError> {
+    let bytes = match wanted.form {
+        Form::Plain | Form::Discovery => object.bytes,
+        Form::Metadata => encode(&partial(&object.value()?)),
+        Form::Table => {
+            let tabler = tabler(api, call, resource)?;
+            let metadata = json!({"resourceVersion": object.revision.to_string()});
+            encode(&tabler.table(metadata, &[object], true)?)
+        }
+    };
+    answer(code, wanted, bytes)
+}
+
+fn tabler(api: &Api, call: &Call, resource: &'static Resource) -> Result<Tabler, ApiError> {
+    Tabler::new(resource, call.query.get("includeObject"), api.registry().clock().now())
+}
+
+fn encode(value: &Value) -> Bytes {
+    value.to_string().into()
+}
+
+/// Reads what a list request selects.
+pub(super) fn list_options(call: &Call, resource: &Resource) -> Result<ListOptions, ApiError> {
+    let query = &call.query;
+    let mut options = ListOptions {
+        selection: Selection::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?,
+        page: query.get("continue").to_owned(),
+        ..ListOptions::default()
+    };
+    let limit = query.get("limit");
+    if !limit.is_empty() {
+        let parsed = limit.parse().map_err(|_| ApiError::bad_request(format!("limit: invalid value {limit:?}")))?;
+        options.limit = Some(parsed).filter(|limit| *limit > 0);
+    }
+    let version = query.get("resourceVersion");
+    let how = query.get("resourceVersionMatch");
+    if version.is_empty() || !options.page.is_empty() {
+        if !how.is_empty() && options.page.is_empty() {
+            return Err(ApiError::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        return Ok(options);
+    }
+    let parsed: u64 = version.parse().map_err(|_| watch::bad_version(version))?;
+    match how {
+        "Exact" => options.at = Some(Revision(parsed)),
+        "" | "NotOlderThan" => options.not_before = Some(Revision(parsed)),
+        other => {
+            let text = format!(
+                "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\""
+            );
+            return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text));
+        }
+    }
+    Ok(options)
+}
+
+pub(super) fn list(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, ApiError> {
+    let wanted = wanted(headers)?;
+    let options = list_options(call, resource)?;
+    let list = api.registry().list(resource, call.namespace(resource), &options)?;
+    many(api, call, resource, wanted, &list)
+}
+
+/// Answers with a list.
+pub(super) fn many(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    wanted: Wanted,
+    list: &ObjectList,
+) -> Result<Response<Body>, ApiError> {
+    let mut metadata = json!({"resourceVersion": list.revision.to_string()});
+    if !list.page.is_empty() {
+        metadata["continue"] = json!(list.page);
+    }
+    if let Some(remaining) = list.remaining {
+        metadata["remainingItemCount"] = json!(remaining);
+    }
+    let bytes = match wanted.form {
+        Form::Plain | Form::Discovery => {
+            let kind = format!("{}List", resource.kind);
+            join(&kind, &resource.api_version(), &metadata, list.items.iter().map(|item| item.bytes.clone()))
+        }
+        Form::Metadata => {
+            let items: Result<Vec<Bytes>, ApiError> =
+                list.items.iter().map(|item| Ok(encode(&partial(&item.value()?)))).collect();
+            join("PartialObjectMetadataList", "meta.k8s.io/v1", &metadata, items?.into_iter())
+        }
+        Form::Table => encode(&tabler(api, call, resource)?.table(metadata, &list.items, true)?),
+    };
+    answer(StatusCode::OK, wanted, bytes)
+}
+
+fn join(kind: &str, api_version: &str, metadata: &Value, items: impl Iterator<Item = Bytes>) -> Bytes {
+    let mut out = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[")
+        .into_bytes();
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&item);
+    }
+    out.extend_from_slice(b"]}");
+    out.into()
+}
+
+pub(super) fn watch(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, ApiError> {
+    let slot = api.watch_slot()?;
+    let wanted = wanted(headers)?;
+    let namespace = call.namespace(resource);
+    watch::serve(api.registry(), resource, namespace, &call.query, wanted, slot, api.stop().clone())
+}

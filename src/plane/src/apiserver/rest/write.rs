@@ -1,0 +1,152 @@
+//! Create, update, patch, delete.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::read::{list_options, many, one};
+use super::{Call, object, wanted};
+use crate::apiserver::error::ApiError;
+use crate::apiserver::negotiate::{self, Wanted, answer, media_type, read_body};
+use crate::apiserver::object::meta;
+use crate::apiserver::patch::Patch;
+use crate::apiserver::registry::{DeleteOptions, ObjectList, Part};
+use crate::apiserver::resources::Resource;
+use crate::apiserver::server::Api;
+
+pub(super) async fn create(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    request: Request<Body>,
+) -> Result<Response<Body>, ApiError> {
+    let wanted = wanted(request.headers())?;
+    let options = call.write_options()?;
+    let (_, object) = object(resource, request).await?;
+    let made = api.registry().create(resource, call.namespace(resource), object, &options).await?;
+    one(api, call, resource, StatusCode::CREATED, wanted, made)
+}
+
+pub(super) async fn update(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    part: Part,
+    request: Request<Body>,
+) -> Result<Response<Body>, ApiError> {
+    let wanted = wanted(request.headers())?;
+    let options = call.write_options()?;
+    let (_, object) = object(resource, request).await?;
+    if meta(&object, "name").is_empty() {
+        return Err(ApiError::bad_request("name must be provided"));
+    }
+    let (written, new) =
+        api.registry().update(resource, call.namespace(resource), call.name(), part, object, &options).await?;
+    let code = if new { StatusCode::CREATED } else { StatusCode::OK };
+    one(api, call, resource, code, wanted, written)
+}
+
+pub(super) async fn patch(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    part: Part,
+    request: Request<Body>,
+) -> Result<Response<Body>, ApiError> {
+    let wanted = wanted(request.headers())?;
+    let options = call.write_options()?;
+    let (parts, body) = request.into_parts();
+    let body = read_body(body).await?;
+    let patch = Patch::parse(&media_type(&parts.headers), &body)?;
+    let written = api.registry().patch(resource, call.namespace(resource), call.name(), part, &patch, &options).await?;
+    one(api, call, resource, StatusCode::OK, wanted, written)
+}
+
+pub(super) async fn delete(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    request: Request<Body>,
+) -> Result<Response<Body>, ApiError> {
+    let wanted = wanted(request.headers())?;
+    let (parts, body) = request.into_parts();
+    let options = delete_options(call, &parts.headers, &read_body(body).await?)?;
+    let done = api.registry().delete(resource, call.namespace(resource), call.name(), &options).await?;
+    if done.gone && !resource.returns_deleted {
+        let object = done.object.value()?;
+        let mut details = json!({"name": call.name(), "kind": resource.plural, "uid": meta(&object, "uid")});
+        if !resource.group.is_empty() {
+            details["group"] = json!(resource.group);
+        }
+        return success(StatusCode::OK, wanted, Some(details));
+    }
+    one(api, call, resource, StatusCode::OK, wanted, done.object)
+}
+
+pub(super) async fn delete_collection(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    request: Request<Body>,
+) -> Result<Response<Body>, ApiError> {
+    let wanted = wanted(request.headers())?;
+    let selection = list_options(call, resource)?;
+    let (parts, body) = request.into_parts();
+    let options = delete_options(call, &parts.headers, &read_body(body).await?)?;
+    let items = api.registry().delete_collection(resource, call.namespace(resource), &selection, &options).await?;
+    let list = ObjectList { items, revision: api.registry().revision(), ..ObjectList::default() };
+    many(api, call, resource, wanted, &list)
+}
+
+/// Answers with a `Status` that says "done".
+pub(super) fn success(code: StatusCode, wanted: Wanted, details: Option<Value>) -> Result<Response<Body>, ApiError> {
+    let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+    match details {
+        Some(details) => status["details"] = details,
+        None => status["code"] = json!(code.as_u16()),
+    }
+    answer(code, wanted, Bytes::from(status.to_string()))
+}
+
+/// Reads `DeleteOptions` from body and query; the body wins.
+pub(super) fn delete_options(call: &Call, headers: &HeaderMap, body: &[u8]) -> Result<DeleteOptions, ApiError> {
+    let mut options = DeleteOptions { write: call.write_options()?, ..DeleteOptions::default() };
+    let grace = call.query.get("gracePeriodSeconds");
+    if !grace.is_empty() {
+        options.grace =
+            Some(grace.parse().map_err(|_| ApiError::bad_request(format!("invalid gracePeriodSeconds {grace:?}")))?);
+    }
+    if body.is_empty() {
+        return Ok(options);
+    }
+    let sent = negotiate::decode(headers, "DeleteOptions", body)?;
+    read_delete_options(&sent, &mut options)?;
+    Ok(options)
+}
+
+pub(super) fn read_delete_options(sent: &Value, options: &mut DeleteOptions) -> Result<(), ApiError> {
+    let bad = |field: &str| ApiError::bad_request(format!("DeleteOptions: {field} has the wrong type"));
+    if !sent.is_object() {
+        return Err(bad("the body"));
+    }
+    match sent.get("gracePeriodSeconds") {
+        None | Some(Value::Null) => {}
+        Some(grace) => options.grace = Some(grace.as_i64().ok_or_else(|| bad("gracePeriodSeconds"))?),
+    }
+    let text = |pointer: &str| match sent.pointer(pointer) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(bad(pointer)),
+    };
+    options.uid = text("/preconditions/uid")?;
+    options.resource_version = text("/preconditions/resourceVersion")?;
+    match sent.get("dryRun") {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(items)) if items.iter().all(|item| item == "All") => {
+            options.write.dry_run |= !items.is_empty();
+        }
+        Some(_) => return Err(bad("dryRun")),
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! The way of every request: limits, login, rights, answer. Long-running requests (watches, connections to nodes) are
+//! counted apart, so that they never keep short ones out.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::discovery;
+use super::error::ApiError;
+use super::hooks::Hooks;
+use super::identity::{Decision, Forbidden};
+use super::negotiate::{Form, Wanted, answer, plain};
+use super::registry::Registry;
+use super::request::{Query, RequestInfo};
+use super::rest::{self, Call};
+
+/// Bounds of a server.
+#[derive(Debug, Clone, Copy)]
+pub struct ApiLimits {
+    /// Short reads at a time (upstream's default).
+    pub reads: usize,
+    /// Writes at a time (upstream's default).
+    pub writes: usize,
+    /// Watches at a time. Each costs some kilobytes; agents hold one for each ConfigMap and Secret in use.
+    pub watches: usize,
+    /// How long a short request may take, its body included.
+    pub timeout: Duration,
+}
+
+impl Default for ApiLimits {
+    fn default() -> Self {
+        Self { reads: 400, writes: 200, watches: 8192, timeout: Duration::from_secs(60) }
+    }
+}
+
+/// The apiserver.
+#[derive(Debug)]
+pub struct Api {
+    registry: Registry,
+    hooks: Hooks,
+    /// Where clients are told to reach it.
+    advertised: String,
+    reads: Arc<Semaphore>,
+    writes: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
+    timeout: Duration,
+    stop: CancellationToken,
+}
+
+impl Api {
+    /// Returns a server over a registry. Watches end when `stop` is cancelled.
+    pub fn new(
+        registry: Registry,
+        hooks: Hooks,
+        advertised: String,
+        limits: ApiLimits,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            registry,
+            hooks,
+            advertised,
+            reads: Arc::new(Semaphore::new(limits.reads)),
+            writes: Arc::new(Semaphore::new(limits.writes)),
+            watches: Arc::new(Semaphore::new(limits.watches)),
+            timeout: limits.timeout,
+            stop,
+        })
+    }
+
+    /// Returns the objects.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(super) fn hooks(&self) -> &Hooks {
+        &self.hooks
+    }
+
+    pub(super) fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    pub(super) fn watch_slot(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        Arc::clone(&self.watches).try_acquire_owned().map_err(|_| ApiError::too_many_requests())
+    }
+
+    /// Answers a request.
+    pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
+        match self.answer(request).await {
+            Ok(response) => response,
+            Err(error) => {
+                if error.code.is_server_error() {
+                    tracing::warn!(%error, code = error.code.as_u16(), "request failed");
+                }
+                error.response()
+            }
+        }
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        let info = RequestInfo::parse(request.method(), request.uri().path(), &query);
+        let long = is_long_running(&info, &query);
+        let _slot = if long { None } else { Some(self.slot(request.method())?) };
+
+        let (parts, body) = request.into_parts();
+        let user = Arc::new(self.hooks.authenticate.authenticate(&parts)?);
+        if let Decision::Deny { reason } = self.hooks.authorize.authorize(&user, &info.attributes) {
+            let refusal = Forbidden { user: &user, attributes: &info.attributes, reason: &reason };
+            let attributes = &info.attributes;
+            return Err(ApiError::denied(
+                refusal.to_string(),
+                &attributes.api_group,
+                &attributes.resource,
+                &attributes.name,
+            ));
+        }
+        let request = Request::from_parts(parts, body);
+        if !info.attributes.is_resource {
+            return self.other(&request);
+        }
+        let call = Call { user, info, query };
+        let served = rest::serve(self, call, request);
+        if long {
+            return Box::pin(served).await;
+        }
+        tokio::time::timeout(self.timeout, Box::pin(served)).await.unwrap_or_else(|_| {
+            let text = "Timeout: request did not complete within the allotted timeout";
+            Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", text))
+        })
+    }
+
+    fn slot(&self, method: &Method) -> Result<OwnedSemaphorePermit, ApiError> {
+        let slots = if matches!(*method, Method::GET | Method::HEAD) { &self.reads } else { &self.writes };
+        Arc::clone(slots).try_acquire_owned().map_err(|_| ApiError::too_many_requests())
+    }
+
+    /// Paths that are no resources.
+    fn other(&self, request: &Request<Body>) -> Result<Response<Body>, ApiError> {
+        let path = request.uri().path().trim_end_matches('/');
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let not_found = || Ok(plain(StatusCode::NOT_FOUND, "404 page not found\n"));
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return not_found();
+        }
+        let json = |value: Value| {
+            let wanted = Wanted::parse(request.headers()).unwrap_or(Wanted { form: Form::Plain, yaml: false });
+            answer(StatusCode::OK, wanted, Bytes::from(value.to_string()))
+        };
+        let aggregated = || Wanted::parse(request.headers()).is_ok_and(|wanted| wanted.form == Form::Discovery);
+        let document = match parts.as_slice() {
+            ["healthz" | "livez" | "readyz", ..] => return Ok(plain(StatusCode::OK, "ok")),
+            ["version"] => discovery::version(),
+            ["api"] if aggregated() => return discovery_answer(&discovery::aggregated(true)),
+            ["apis"] if aggregated() => return discovery_answer(&discovery::aggregated(false)),
+            ["api"] => discovery::core_versions(&self.advertised),
+            ["apis"] => discovery::group_list(),
+            ["api", version] => match discovery::resources("", version) {
+                Some(list) => list,
+                None => return not_found(),
+            },
+            ["apis", group] => match discovery::one_group(group) {
+                Some(group) => group,
+                None => return not_found(),
+            },
+            ["apis", group, version] => match discovery::resources(group, version) {
+                Some(list) => list,
+                None => return not_found(),
+            },
+            _ => return not_found(),
+        };
+        json(document)
+    }
+}
+
+fn discovery_answer(document: &Value) -> Result<Response<Body>, ApiError> {
+    let mut response = Response::new(Body::from(document.to_string()));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
+    );
+    Ok(response)
+}
+
+fn is_long_running(info: &RequestInfo, query: &Query) -> bool {
+    let attributes = &info.attributes;
+    attributes.verb == "watch"
+        || matches!(&*attributes.subresource, "exec" | "attach" | "portforward" | "proxy")
+        || (attributes.subresource == "log" && query.flag("follow"))
+}
+
+/// The server as a service for an accept loop.
+#[derive(Debug, Clone)]
+pub struct ApiService(pub Arc<Api>);
+
+impl<B> tower::Service<Request<B>> for ApiService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let api = Arc::clone(&self.0);
+        Box::pin(async move { Ok(api.handle(request.map(Body::new)).await) })
+    }
+}
