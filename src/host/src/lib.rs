@@ -1,3 +1,4 @@
+pub mod cgroup;
 pub mod facts;
 pub mod oci;
 pub mod tune;

@@ -2,9 +2,13 @@
 
 pub mod event;
 pub mod logs;
+pub mod gc;
+pub mod journal;
 pub mod model;
 pub mod node;
 pub mod observe;
+pub mod pod;
+pub mod resource;
 pub mod telemetry;
 
 #[cfg(test)]

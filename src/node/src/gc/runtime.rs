@@ -1,0 +1,128 @@
+//! Containers and sandboxes.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt as _, stream};
+use longshore_cri::{CriError, labels, v1};
+
+use super::Collector;
+use crate::model::PodUid;
+
+/// Grace of a pod that only the runtime knows.
+const ORPHAN_GRACE_SECONDS: i64 = 2;
+/// Removals at once: they must not slow the starts of pods.
+const PARALLEL: usize = 2;
+
+#[derive(Debug, Default)]
+struct Found {
+    sandboxes: Vec<v1::PodSandbox>,
+    containers: Vec<v1::Container>,
+}
+
+impl Collector {
+    pub(super) async fn collect_runtime(&self) -> Result<(), CriError> {
+        let (sandboxes, containers) = tokio::try_join!(
+            self.runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
+            self.runtime.list_containers(v1::ListContainersRequest { filter: None }),
+        )?;
+        let mut pods: BTreeMap<PodUid, Found> = BTreeMap::new();
+        for sandbox in sandboxes.items {
+            if let Some(uid) = owner(&sandbox.labels) {
+                pods.entry(uid).or_default().sandboxes.push(sandbox);
+            }
+        }
+        for container in containers.containers {
+            if let Some(uid) = owner(&container.labels) {
+                pods.entry(uid).or_default().containers.push(container);
+            }
+        }
+        stream::iter(pods)
+            .for_each_concurrent(PARALLEL, |(uid, found)| async move {
+                // Asked now, not before: a pod that came in since the lists were made is not a stranger.
+                let result = if self.table.knows(&uid) { self.prune(found).await } else { self.end(&uid, found).await };
+                if let Err(error) = result {
+                    tracing::warn!(%uid, %error, "pod cannot be cleaned in the runtime");
+                }
+            })
+            .await;
+        Ok(())
+    }
+
+    /// Removes dead containers but the newest of each name, and empty dead sandboxes but the newest.
+    async fn prune(&self, found: Found) -> Result<(), CriError> {
+        for container in &found.containers {
+            let dead = container.state() == v1::ContainerState::ContainerExited;
+            // One dead instance stays: it is what the state or `lastState` shows.
+            let kept = kept_ids(&found.containers, name(container));
+            if dead && !kept.contains(&container.id.as_str()) {
+                self.remove_container(&container.id).await?;
+            }
+        }
+        let last = found.sandboxes.iter().map(|s| (s.metadata.as_ref().map_or(0, |m| m.attempt), s.created_at)).max();
+        for sandbox in &found.sandboxes {
+            let rank = (sandbox.metadata.as_ref().map_or(0, |m| m.attempt), sandbox.created_at);
+            let empty = !found.containers.iter().any(|c| c.pod_sandbox_id == sandbox.id);
+            if sandbox.state() == v1::PodSandboxState::SandboxNotready && empty && Some(rank) != last {
+                self.remove_sandbox(&sandbox.id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends and removes a pod that no source wants.
+    async fn end(&self, uid: &PodUid, found: Found) -> Result<(), CriError> {
+        tracing::info!(%uid, containers = found.containers.len(), "removing a pod that no source wants");
+        for container in &found.containers {
+            if container.state() != v1::ContainerState::ContainerExited {
+                let request =
+                    v1::StopContainerRequest { container_id: container.id.clone(), timeout: ORPHAN_GRACE_SECONDS };
+                gone(self.runtime.stop_container(request).await.map(drop))?;
+            }
+        }
+        for sandbox in &found.sandboxes {
+            let request = v1::StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
+            gone(self.runtime.stop_pod_sandbox(request).await.map(drop))?;
+        }
+        for container in &found.containers {
+            self.remove_container(&container.id).await?;
+        }
+        for sandbox in &found.sandboxes {
+            self.remove_sandbox(&sandbox.id).await?;
+        }
+        drop(self.journal.forget(uid));
+        Ok(())
+    }
+
+    async fn remove_container(&self, id: &str) -> Result<(), CriError> {
+        let request = v1::RemoveContainerRequest { container_id: id.to_owned() };
+        gone(self.runtime.remove_container(request).await.map(drop))
+    }
+
+    async fn remove_sandbox(&self, id: &str) -> Result<(), CriError> {
+        let request = v1::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        gone(self.runtime.remove_pod_sandbox(request).await.map(drop))
+    }
+}
+
+/// The newest dead instance of a name, and whatever lives.
+fn kept_ids<'a>(containers: &'a [v1::Container], wanted: &str) -> Vec<&'a str> {
+    let mut dead: Vec<&v1::Container> =
+        containers.iter().filter(|c| name(c) == wanted && c.state() == v1::ContainerState::ContainerExited).collect();
+    dead.sort_by_key(|c| std::cmp::Reverse((c.metadata.as_ref().map_or(0, |m| m.attempt), c.created_at)));
+    dead.first().map(|c| c.id.as_str()).into_iter().collect()
+}
+
+fn name(container: &v1::Container) -> &str {
+    container.metadata.as_ref().map_or("", |m| m.name.as_str())
+}
+
+fn owner(labels: &BTreeMap<String, String>) -> Option<PodUid> {
+    labels.get(labels::POD_UID).filter(|uid| !uid.is_empty()).map(|uid| uid.as_str().into())
+}
+
+fn gone(result: Result<(), CriError>) -> Result<(), CriError> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
+    }
+}

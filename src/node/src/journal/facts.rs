@@ -1,0 +1,176 @@
+//! The records. Every one carries its version; older ones are migrated, newer ones refused.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{ContainerId, PodUid, SandboxId};
+use crate::pod::BackoffEntry;
+
+/// The newest record version that this agent writes and reads.
+pub(super) const VERSION: u32 = 1;
+
+/// A line of the journal.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "version")]
+pub(super) enum Record {
+    /// First version.
+    #[serde(rename = "1")]
+    V1 {
+        /// The pod.
+        uid: PodUid,
+        /// Its facts; absent = forget it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        facts: Option<Box<PodFacts>>,
+    },
+}
+
+/// Everything about one pod that must survive the agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PodFacts {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// When the agent saw it first; becomes `status.startTime`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Timestamp>,
+    /// Outcome of admission; absent = not yet decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<Verdict>,
+    /// Attempt number of the sandbox that is about to be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_intent: Option<u32>,
+    /// Pod addresses; kept after the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ips: Vec<String>,
+    /// Containers by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub containers: BTreeMap<String, ContainerFacts>,
+    /// The order to end it, once given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<EndFacts>,
+    /// Everything of the pod has ended and was released.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
+    /// Status as last reported, so that transition times and ends hold where no API keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Box<k8s_openapi::api::core::v1::PodStatus>>,
+}
+
+/// Outcome of admission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// It may run.
+    Admitted,
+    /// It may not.
+    Rejected {
+        /// `status.reason`.
+        reason: String,
+        /// `status.message`.
+        message: String,
+    },
+}
+
+/// The order to end a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndFacts {
+    /// Grace in seconds; only shrinks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_seconds: Option<i64>,
+    /// `status.reason` where the node itself ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// `status.message` where the node itself ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Whether `DisruptionTarget` is set.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disruption: bool,
+}
+
+/// Facts of a container of the spec.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ContainerFacts {
+    /// Attempt number that is about to be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<u32>,
+    /// Instances seen, newest first; the two newest are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<InstanceFacts>,
+    /// Its restart delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) backoff: Option<BackoffEntry>,
+}
+
+/// Facts of one instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceFacts {
+    /// The runtime's id.
+    pub id: ContainerId,
+    /// Restart count at the time it was made.
+    pub attempt: u32,
+    /// The sandbox it lives in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxId>,
+    /// Hash of the definition it was made from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hash: String,
+    /// When its process started, nanoseconds; 0 = not yet.
+    #[serde(default)]
+    pub started_at: i64,
+    /// Whether it was reported ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ready: bool,
+    /// Whether it counted as started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub started: bool,
+    /// Image as the user wrote it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub image: String,
+    /// Image as the runtime resolved it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub image_ref: String,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<ExitFacts>,
+}
+
+/// How an instance ended; what was seen once is never reported differently.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitFacts {
+    /// Exit code.
+    pub code: i32,
+    /// Reason, e.g. `OOMKilled`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Termination message.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// When, nanoseconds.
+    #[serde(default)]
+    pub finished_at: i64,
+}
+
+/// How many instances of a container are remembered: the present one and the one `lastState` shows.
+const REMEMBERED: usize = 2;
+
+impl ContainerFacts {
+    /// The facts of an instance, if remembered.
+    pub fn instance(&self, id: &ContainerId) -> Option<&InstanceFacts> {
+        self.instances.iter().find(|i| i.id == *id)
+    }
+
+    /// Adds or replaces an instance and drops what is too old; returns whether anything changed.
+    pub fn put(&mut self, instance: InstanceFacts) -> bool {
+        if self.instances.iter().any(|known| *known == instance) {
+            return false;
+        }
+        self.instances.retain(|known| known.id != instance.id);
+        self.instances.push(instance);
+        self.instances.sort_by(|a, b| b.attempt.cmp(&a.attempt));
+        self.instances.truncate(REMEMBERED);
+        true
+    }
+}

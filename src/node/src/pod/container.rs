@@ -1,0 +1,249 @@
+//! Creates, adopts, starts and kills containers on behalf of one pod.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use longshore_cri::{CriError, v1};
+
+use super::observed::InstanceState;
+use super::plan::KillReason;
+use super::ports::{ContainerRequest, Failure};
+use super::slots::Slot;
+use super::worker::Worker;
+use super::{read, sandbox, wanted};
+use crate::model::ContainerId;
+
+/// The runtime gets at least this long between the stop signal and the kill.
+pub(super) const LEAST_STOP: Duration = Duration::from_secs(2);
+/// Longest name of a link in the folder of legacy logs, without its extension.
+const LEGACY_NAME: usize = 251;
+
+impl Worker {
+    /// Makes a container run; returns whether it does.
+    pub(super) async fn start(
+        &mut self,
+        name: &str,
+        attempt: u32,
+        adopt: Option<ContainerId>,
+        after_exit: Option<Timestamp>,
+        slot: &mut Option<Slot>,
+    ) -> bool {
+        let id = match adopt {
+            Some(id) => id,
+            None => match self.create(name, attempt, after_exit, slot).await {
+                Some(id) => id,
+                None => return false,
+            },
+        };
+        let runtime = Arc::clone(&self.cx.options.runtime);
+        let request = v1::StartContainerRequest { container_id: id.to_string() };
+        let call = self.uncut(async move { runtime.start_container(request).await });
+        let answer = match slot {
+            Some(slot) => slot.run(call).await,
+            None => call.await,
+        };
+        let Some(answer) = answer else { return false };
+        let seen = self.see(&id).await;
+        if let Err(error) = answer {
+            // It may run in spite of the answer.
+            let runs =
+                seen && self.observed.newest(name).is_some_and(|c| c.id == id && c.state == InstanceState::Running);
+            if !runs {
+                self.events().warning(&self.container_target(name), "Failed", format!("Error: {}", error.message));
+                self.container_failed(name, &Failure::new("RunContainerError", error.message));
+                return false;
+            }
+        }
+        self.events().normal(&self.container_target(name), "Started", "Container started");
+        tracing::info!(pod = %self.desired.key, container = name, %id, attempt, "container started");
+        self.waiting.remove(name);
+        self.holds.remove(name);
+        self.succeeded(name);
+        self.link_legacy_log(name, &id);
+        self.post_start(name, &id).await;
+        self.save();
+        true
+    }
+
+    /// Creates the container; `None` when that failed and a later try is noted.
+    async fn create(
+        &mut self,
+        name: &str,
+        attempt: u32,
+        after_exit: Option<Timestamp>,
+        slot: &mut Option<Slot>,
+    ) -> Option<ContainerId> {
+        let pull = self.pulls.remove(name)?;
+        let image = pull.outcome.lock().take()?;
+        let image = match image {
+            Ok(image) => image,
+            Err(failure) => {
+                self.events().warning(&self.container_target(name), "Failed", format!("Error: {}", failure.reason));
+                self.container_failed(name, &failure);
+                return None;
+            }
+        };
+        let sandbox = self.observed.newest_sandbox()?.clone();
+        let prepare = Arc::clone(&self.cx.options.prepare);
+        let request =
+            ContainerRequest { pod: &self.desired, container: name, attempt, image: &image, pod_ips: &sandbox.ips };
+        let config = prepare.container_config(request).await;
+        let sandbox_config = prepare.sandbox_config(&self.desired, sandbox.attempt).await;
+        let (config, sandbox_config) = match (config, sandbox_config) {
+            (Ok(config), Ok(sandbox_config)) => (config, sandbox_config),
+            (Err(failure), _) | (_, Err(failure)) => {
+                self.events().warning(&self.container_target(name), "Failed", format!("Error: {}", failure.message));
+                self.container_failed(name, &failure);
+                return None;
+            }
+        };
+        let log = Path::new(&sandbox_config.log_directory).join(&config.log_path);
+        if let Some(folder) = log.parent()
+            && let Err(error) = sandbox::make_log_folder(folder)
+        {
+            let message = format!("make the log folder {}: {error}", folder.display());
+            self.events().warning(&self.container_target(name), "Failed", format!("Error: {message}"));
+            self.container_failed(name, &Failure::new("CreateContainerError", message));
+            return None;
+        }
+        self.note_intent(name, attempt, after_exit);
+        self.save_and_wait().await;
+        let runtime = Arc::clone(&self.cx.options.runtime);
+        let request = v1::CreateContainerRequest {
+            pod_sandbox_id: sandbox.id.to_string(),
+            config: Some(config),
+            sandbox_config: Some(sandbox_config),
+        };
+        let call = self.uncut(async move { runtime.create_container(request).await });
+        let answer = match slot {
+            Some(slot) => slot.run(call).await,
+            None => call.await,
+        };
+        let id = match answer? {
+            Ok(answer) => ContainerId::from(answer.container_id),
+            Err(error) => self.create_uncertain(name, attempt, &error).await?,
+        };
+        self.events().normal(&self.container_target(name), "Created", "Container created");
+        Some(id)
+    }
+
+    /// Notes what is about to be made, and the growing restart delay if it follows an exit.
+    fn note_intent(&mut self, name: &str, attempt: u32, after_exit: Option<Timestamp>) {
+        let now = self.now();
+        let hash = wanted::hash_of(&self.wanted, name);
+        let rule = self.cx.backoff;
+        let facts = self.facts.containers.entry(name.to_owned()).or_default();
+        // A create that is tried again under the same number must not lengthen the delay twice.
+        if let Some(finished) = after_exit
+            && facts.intent != Some(attempt)
+        {
+            facts.backoff = Some(rule.next(facts.backoff.as_ref(), &hash, finished, now));
+        }
+        facts.intent = Some(attempt);
+    }
+
+    /// The call failed, which does not say that nothing was made: look before trying again.
+    async fn create_uncertain(&mut self, name: &str, attempt: u32, error: &CriError) -> Option<ContainerId> {
+        let making = sandbox::is_still_being_made(error);
+        if (error.is_uncertain() || making) && self.look().await {
+            let made = self.observed.newest(name).filter(|c| c.attempt == attempt && c.state == InstanceState::Created);
+            if let Some(made) = made {
+                return Some(made.id.clone());
+            }
+        }
+        if making {
+            let failure = Failure {
+                retry_after: Some(Duration::from_millis(500)),
+                ..Failure::new("CreateContainerError", error.message.clone())
+            };
+            self.fresh = false;
+            self.container_failed(name, &failure);
+            return None;
+        }
+        self.events().warning(&self.container_target(name), "Failed", format!("Error: {}", error.message));
+        self.container_failed(name, &Failure::new("CreateContainerError", error.message.clone()));
+        None
+    }
+
+    /// Looks at one container; returns whether that gave an answer.
+    pub(super) async fn see(&mut self, id: &ContainerId) -> bool {
+        let sandbox = match self.observed.containers.iter().find(|c| c.id == *id) {
+            Some(known) => known.sandbox.to_string(),
+            None => self.observed.newest_sandbox().map(|s| s.id.to_string()).unwrap_or_default(),
+        };
+        match read::container(&*self.cx.options.runtime, id, &sandbox).await {
+            Ok(Some(instance)) => {
+                self.took_instance(instance);
+                true
+            }
+            Ok(None) | Err(_) => {
+                self.fresh = false;
+                self.inbox.nudge();
+                false
+            }
+        }
+    }
+
+    /// Kills one container of a pod that lives on.
+    pub(super) async fn kill_one(&mut self, id: &ContainerId, name: &str, reason: KillReason) -> bool {
+        let message = match reason {
+            KillReason::DefinitionChanged => format!("Container {name} definition changed, will be restarted"),
+            KillReason::StateUnknown => format!("Container {name} is in unknown state, try killing it before restart"),
+            KillReason::SandboxChanged | KillReason::Doubled => format!("Stopping container {name}"),
+        };
+        self.events().normal(&self.container_target(name), "Killing", message);
+        let grace = wanted::spec_grace(&self.desired.pod).max(2);
+        let request = v1::StopContainerRequest { container_id: id.to_string(), timeout: grace };
+        let runtime = Arc::clone(&self.cx.options.runtime);
+        match runtime.stop_container(request).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                tracing::warn!(pod = %self.desired.key, container = name, %id, %error, "container cannot be stopped");
+                self.fresh = false;
+                let at = self.retry_at("stop", None);
+                self.wake_by(at);
+                return false;
+            }
+        }
+        self.see(id).await
+    }
+
+    /// Links the log under the name that log shippers of old look for.
+    fn link_legacy_log(&self, name: &str, id: &ContainerId) {
+        let Some(instance) = self.observed.containers.iter().find(|c| c.id == *id) else { return };
+        if instance.log_path.is_empty() {
+            return;
+        }
+        let key = &self.desired.key;
+        let link = legacy_link(&self.cx.options.legacy_logs, &key.name, &key.namespace, name, id);
+        match std::os::unix::fs::symlink(&instance.log_path, &link) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => tracing::debug!(link = %link.display(), %error, "legacy log link cannot be made"),
+        }
+    }
+}
+
+/// The path of a legacy link.
+pub(super) fn legacy_link(folder: &Path, pod: &str, namespace: &str, container: &str, id: &ContainerId) -> PathBuf {
+    let mut name = format!("{pod}_{namespace}_{container}-{id}");
+    name.truncate(LEGACY_NAME);
+    folder.join(name + ".log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_legacy_name_is_cut() {
+        let id = ContainerId::from("f".repeat(64));
+        let link = legacy_link(Path::new("/l"), &"p".repeat(200), "ns", "c", &id);
+        let name = link.file_name().unwrap().to_string_lossy().into_owned();
+        assert_eq!(name.len(), 255);
+        assert_eq!(legacy_link(Path::new("/l"), "p", "n", "c", &"1".into()), PathBuf::from("/l/p_n_c-1.log"));
+    }
+}

@@ -1,0 +1,31 @@
+//! Pods: the desired table, one worker per pod, the pure plan, and the hands that carry it out.
+//!
+//! ```text
+//! sources --Set/Remove--> table --inbox--> worker --plan--> actions --> runtime
+//! observe --wake--------> table --bell---> worker --compose--> status writer
+//! ```
+//! A worker owns what it observed and the facts of its pod; others ring its bell. It must never start anything after
+//! its pod was told to end, and never make another pod wait.
+
+mod admit;
+mod container;
+mod hooks;
+mod inbox;
+mod observed;
+mod plan;
+mod ports;
+mod read;
+mod sandbox;
+mod slots;
+mod status;
+mod table;
+#[cfg(test)]
+mod tests;
+mod wanted;
+mod worker;
+
+pub use observed::{Instance, InstanceState, LinuxUser, Observed, Sandbox};
+pub use ports::{ContainerRequest, Failure, PodCgroups, Prepare, PulledImage, StatusSink, StatusUpdate};
+pub use table::{PodTable, PodTableOptions};
+
+pub(crate) use plan::BackoffEntry;

@@ -1,0 +1,475 @@
+//! The decision: what to do next for a pod, from what is wanted and what was observed. Pure; the worker carries it out.
+//!
+//! ```text
+//! sandbox bad or absent -> kill what lives, stop old sandboxes, make a new one
+//! sandbox good          -> init containers in order -> main containers
+//! nothing left to run   -> finish
+//! ```
+
+mod init;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::observed::{Instance, InstanceState, Observed};
+use crate::model::{ContainerId, SandboxId};
+
+/// Whether an exited container comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Restart {
+    /// Always.
+    Always,
+    /// Only after a failure.
+    OnFailure,
+    /// Never.
+    Never,
+}
+
+impl Restart {
+    /// Reads the API's word; the API's default is `Always`.
+    pub(crate) fn parse(text: Option<&str>) -> Self {
+        match text {
+            Some("OnFailure") => Self::OnFailure,
+            Some("Never") => Self::Never,
+            _ => Self::Always,
+        }
+    }
+
+    /// Says whether an exit with that outcome is followed by a restart.
+    pub(crate) fn wants(self, failed: bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::OnFailure => failed,
+            Self::Never => false,
+        }
+    }
+}
+
+/// The part a container plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Runs to success before the next one.
+    Init,
+    /// An init container that keeps running beside the main ones.
+    Sidecar,
+    /// A main container.
+    App,
+}
+
+/// A container of the spec, reduced to what decisions need.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its part.
+    pub(crate) role: Role,
+    /// Hash of its definition; a change restarts it.
+    pub(crate) hash: String,
+    /// Its own restart rule, resolved against the pod's.
+    pub(crate) restart: Restart,
+}
+
+/// A pod's spec, reduced to what decisions need.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// The pod's restart policy.
+    pub(crate) restart: Restart,
+    /// Whether it uses the host's network.
+    pub(crate) host_network: bool,
+    /// Init containers in spec order.
+    pub(crate) init: Vec<Member>,
+    /// Main containers in spec order.
+    pub(crate) apps: Vec<Member>,
+}
+
+/// How long a container's next restart is held back.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct BackoffEntry {
+    /// The present delay in milliseconds.
+    pub(crate) delay_ms: u64,
+    /// When it last grew.
+    pub(crate) updated: Timestamp,
+    /// The definition it belongs to: another one starts from nothing.
+    pub(crate) hash: String,
+}
+
+/// First delay, cap and forgetting of crash loops.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BackoffRule {
+    /// First delay.
+    pub(crate) base: Duration,
+    /// Cap.
+    pub(crate) cap: Duration,
+}
+
+impl Default for BackoffRule {
+    fn default() -> Self {
+        Self { base: Duration::from_secs(10), cap: Duration::from_secs(300) }
+    }
+}
+
+/// An entry is forgotten when the container ran this long since its last restart.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+impl BackoffRule {
+    /// The entry after one more restart at `now`.
+    pub(crate) fn next(
+        &self,
+        entry: Option<&BackoffEntry>,
+        hash: &str,
+        finished: Timestamp,
+        now: Timestamp,
+    ) -> BackoffEntry {
+        let delay = match entry {
+            Some(entry) if entry.applies(hash, finished) => {
+                Duration::from_millis(entry.delay_ms).saturating_mul(2).min(self.cap)
+            }
+            _ => self.base.min(self.cap),
+        };
+        BackoffEntry {
+            delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+            updated: now,
+            hash: hash.to_owned(),
+        }
+    }
+}
+
+impl BackoffEntry {
+    fn applies(&self, hash: &str, finished: Timestamp) -> bool {
+        self.hash == hash && finished.duration_since(self.updated) <= signed(FORGET_AFTER)
+    }
+
+    /// Until when a container that ended at `finished` is held back; `None` = not at all.
+    pub(crate) fn until(&self, hash: &str, finished: Timestamp) -> Option<Timestamp> {
+        self.applies(hash, finished).then(|| later(finished, Duration::from_millis(self.delay_ms)))
+    }
+}
+
+/// Key under which a failed try to make the sandbox is held back; no container can have that name.
+pub(crate) const SANDBOX_HOLD: &str = "";
+
+/// What `plan` looks at.
+#[derive(Debug)]
+pub(crate) struct Input<'a> {
+    /// The spec.
+    pub(crate) wanted: &'a Wanted,
+    /// The runtime's side.
+    pub(crate) observed: &'a Observed,
+    /// Restart delays by container name.
+    pub(crate) backoffs: &'a BTreeMap<String, BackoffEntry>,
+    /// Containers whose last try failed and when to try again.
+    pub(crate) holds: &'a BTreeMap<String, Timestamp>,
+    /// Highest restart count ever seen by container, also of instances the runtime has forgotten.
+    pub(crate) counted: &'a BTreeMap<String, u32>,
+    /// Whether the pod was told to end: then nothing may start.
+    pub(crate) terminating: bool,
+    /// Wall-clock time.
+    pub(crate) now: Timestamp,
+}
+
+/// Why a container is killed while its pod lives on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KillReason {
+    /// Its pod's sandbox must be made anew.
+    SandboxChanged,
+    /// Its definition changed.
+    DefinitionChanged,
+    /// The runtime does not know its state.
+    StateUnknown,
+    /// A newer instance of the same name lives.
+    Doubled,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Stop a container.
+    Kill {
+        /// Which.
+        id: ContainerId,
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: KillReason,
+    },
+    /// Stop a sandbox.
+    StopSandbox(SandboxId),
+    /// Make a sandbox.
+    CreateSandbox {
+        /// Its attempt number.
+        attempt: u32,
+        /// Whether one existed before.
+        changed: bool,
+    },
+    /// Create (or adopt) and start a container.
+    Start {
+        /// Its name.
+        name: String,
+        /// Attempt number = restart count.
+        attempt: u32,
+        /// An instance that was made but never started.
+        adopt: Option<ContainerId>,
+        /// The exit that this start follows, for the restart delay.
+        after_exit: Option<Timestamp>,
+    },
+}
+
+/// A container that is held back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeldBack {
+    /// Its name.
+    pub(crate) name: String,
+    /// Attempt number of the instance that ended.
+    pub(crate) attempt: u32,
+    /// When it ended.
+    pub(crate) since: Timestamp,
+    /// Until when.
+    pub(crate) until: Timestamp,
+    /// The delay.
+    pub(crate) delay: Duration,
+}
+
+/// The result: ordered steps, and when to look again if nothing happens before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Steps in order.
+    pub(crate) actions: Vec<Action>,
+    /// When to plan again.
+    pub(crate) wake: Option<Timestamp>,
+    /// Containers in a restart delay.
+    pub(crate) held_back: Vec<HeldBack>,
+    /// Nothing will ever run again: the pod is to be ended.
+    pub(crate) finished: bool,
+    /// All init containers are through.
+    pub(crate) initialized: bool,
+}
+
+impl Plan {
+    fn wake_at(&mut self, at: Timestamp) {
+        self.wake = Some(self.wake.map_or(at, |old| old.min(at)));
+    }
+}
+
+/// Decides the next steps of a pod.
+pub(crate) fn plan(input: &Input<'_>) -> Plan {
+    let mut plan = Plan::default();
+    if input.terminating {
+        return plan;
+    }
+    match sandbox(input, &mut plan) {
+        SandboxState::Good(id) => {
+            doubled(input, &mut plan);
+            match init::progress(input, &id, &mut plan) {
+                init::Progress::Done => {
+                    plan.initialized = true;
+                    apps(input, Some(&id), &mut plan);
+                }
+                init::Progress::Busy => {}
+                init::Progress::Failed => plan.finished = true,
+            }
+        }
+        SandboxState::New => match input.wanted.init.first() {
+            Some(first) => start(input, first, None, &mut plan),
+            None => {
+                plan.initialized = true;
+                apps(input, None, &mut plan);
+            }
+        },
+        SandboxState::Later => {}
+        SandboxState::NotNeeded => plan.finished = true,
+    }
+    plan
+}
+
+enum SandboxState {
+    Good(SandboxId),
+    New,
+    Later,
+    NotNeeded,
+}
+
+fn sandbox(input: &Input<'_>, plan: &mut Plan) -> SandboxState {
+    let observed = input.observed;
+    let ready = observed.sandboxes.iter().filter(|s| s.ready).count();
+    if let Some(newest) = observed.newest_sandbox()
+        && newest.ready
+        && ready == 1
+        && (input.wanted.host_network || !newest.ips.is_empty())
+    {
+        return SandboxState::Good(newest.id.clone());
+    }
+    let changed = !observed.sandboxes.is_empty();
+    if changed && !worth_a_new_sandbox(input) {
+        return SandboxState::NotNeeded;
+    }
+    if held(input, SANDBOX_HOLD, plan) {
+        return SandboxState::Later;
+    }
+    for instance in observed.containers.iter().filter(|c| c.state != InstanceState::Exited) {
+        plan.actions.push(Action::Kill {
+            id: instance.id.clone(),
+            name: instance.name.clone(),
+            reason: KillReason::SandboxChanged,
+        });
+    }
+    for old in observed.sandboxes.iter().filter(|s| s.ready) {
+        plan.actions.push(Action::StopSandbox(old.id.clone()));
+    }
+    let attempt = observed.newest_sandbox().map_or(0, |s| s.attempt.saturating_add(1));
+    plan.actions.push(Action::CreateSandbox { attempt, changed });
+    SandboxState::New
+}
+
+/// Says whether anything would run in a new sandbox.
+fn worth_a_new_sandbox(input: &Input<'_>) -> bool {
+    let ran = !input.observed.containers.is_empty();
+    if ran && input.wanted.restart == Restart::Never {
+        return false;
+    }
+    let done = |member: &Member| {
+        input
+            .observed
+            .newest(&member.name)
+            .is_some_and(|c| c.state == InstanceState::Exited && !member.restart.wants(failed(c)))
+    };
+    !input.wanted.apps.iter().all(done)
+}
+
+/// Two live containers of one name must never be: the older ones go.
+fn doubled(input: &Input<'_>, plan: &mut Plan) {
+    let mut seen: Vec<&str> = Vec::new();
+    for instance in input.observed.containers.iter().filter(|c| c.state == InstanceState::Running) {
+        if seen.contains(&instance.name.as_str()) {
+            plan.actions.push(Action::Kill {
+                id: instance.id.clone(),
+                name: instance.name.clone(),
+                reason: KillReason::Doubled,
+            });
+        } else {
+            seen.push(&instance.name);
+        }
+    }
+}
+
+/// Main containers, one by one in spec order; `sandbox` is `None` when a new one is about to be made.
+fn apps(input: &Input<'_>, sandbox: Option<&SandboxId>, plan: &mut Plan) {
+    let mut over = true;
+    for member in &input.wanted.apps {
+        let newest = input.observed.newest(&member.name);
+        let here = newest.filter(|c| Some(&c.sandbox) == sandbox);
+        match (newest.map(|c| c.state), here) {
+            (Some(InstanceState::Running), Some(instance)) => {
+                over = false;
+                if instance.hash != member.hash {
+                    kill(instance, KillReason::DefinitionChanged, plan);
+                    start(input, member, None, plan);
+                }
+            }
+            (Some(InstanceState::Created), Some(instance)) if instance.hash == member.hash => {
+                over = false;
+                adopt(input, instance, plan);
+            }
+            (Some(InstanceState::Unknown), Some(instance)) => {
+                over = false;
+                kill(instance, KillReason::StateUnknown, plan);
+                start(input, member, None, plan);
+            }
+            (Some(InstanceState::Exited), _) => {
+                if let Some(instance) = newest
+                    && member.restart.wants(failed(instance))
+                {
+                    over = false;
+                    restart(input, member, instance, plan);
+                }
+            }
+            (None | Some(InstanceState::Running | InstanceState::Created | InstanceState::Unknown), _) => {
+                over = false;
+                start(input, member, None, plan);
+            }
+        }
+    }
+    // With no main container left the sidecars have no purpose.
+    plan.finished = over && !input.wanted.apps.is_empty();
+}
+
+/// An exit counts as a failure also when the kernel killed for memory and the code says 0.
+pub(crate) fn failed(instance: &Instance) -> bool {
+    instance.exit_code != 0 || instance.reason == "OOMKilled"
+}
+
+fn kill(instance: &Instance, reason: KillReason, plan: &mut Plan) {
+    plan.actions.push(Action::Kill { id: instance.id.clone(), name: instance.name.clone(), reason });
+}
+
+fn adopt(input: &Input<'_>, instance: &Instance, plan: &mut Plan) {
+    if held(input, &instance.name, plan) {
+        return;
+    }
+    plan.actions.push(Action::Start {
+        name: instance.name.clone(),
+        attempt: instance.attempt,
+        adopt: Some(instance.id.clone()),
+        after_exit: None,
+    });
+}
+
+/// Says whether a container waits after a failed try, and notes when that ends.
+fn held(input: &Input<'_>, name: &str, plan: &mut Plan) -> bool {
+    match input.holds.get(name) {
+        Some(until) if *until > input.now => {
+            plan.wake_at(*until);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn start(input: &Input<'_>, member: &Member, after_exit: Option<Timestamp>, plan: &mut Plan) {
+    if held(input, &member.name, plan) {
+        return;
+    }
+    let observed = input.observed.containers.iter().filter(|c| c.name == member.name).map(|c| c.attempt).max();
+    let attempt = observed.max(input.counted.get(&member.name).copied()).map_or(0, |last| last.saturating_add(1));
+    plan.actions.push(Action::Start { name: member.name.clone(), attempt, adopt: None, after_exit });
+}
+
+/// Starts again after an exit, or waits for the end of the restart delay.
+fn restart(input: &Input<'_>, member: &Member, instance: &Instance, plan: &mut Plan) {
+    let finished = at(instance.finished_at, input.now);
+    let entry = input.backoffs.get(&member.name);
+    if let Some(until) = entry.and_then(|e| e.until(&member.hash, finished))
+        && until > input.now
+    {
+        plan.wake_at(until);
+        plan.held_back.push(HeldBack {
+            name: member.name.clone(),
+            attempt: instance.attempt,
+            since: finished,
+            until,
+            delay: entry.map_or(Duration::ZERO, |e| Duration::from_millis(e.delay_ms)),
+        });
+        return;
+    }
+    start(input, member, Some(finished), plan);
+}
+
+/// A moment from the runtime; one in the future (a clock that stepped) or absent counts as now.
+pub(crate) fn at(nanos: i64, now: Timestamp) -> Timestamp {
+    if nanos <= 0 {
+        return now;
+    }
+    Timestamp::from_nanosecond(i128::from(nanos)).map_or(now, |t| t.min(now))
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+}
+
+/// `time` plus `by`, at most the last representable moment.
+pub(crate) fn later(time: Timestamp, by: Duration) -> Timestamp {
+    time.checked_add(signed(by)).unwrap_or(Timestamp::MAX)
+}

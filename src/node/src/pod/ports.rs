@@ -1,0 +1,114 @@
+//! What workers need of other rooms, as small traits, so that they can be driven by fakes and composed in one place.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PodStatus;
+use longshore_cri::v1;
+
+use crate::model::{DesiredPod, MirrorUid, PodKey, PodUid};
+
+/// Why a step could not be taken, in Kubernetes' words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// Waiting reason or event reason, e.g. `CreateContainerConfigError`.
+    pub reason: String,
+    /// What went wrong.
+    pub message: String,
+    /// Set when the room that failed knows when a new try makes sense.
+    pub retry_after: Option<std::time::Duration>,
+}
+
+impl Failure {
+    /// Builds a failure.
+    pub fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { reason: reason.into(), message: message.into(), retry_after: None }
+    }
+}
+
+/// An image that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PulledImage {
+    /// What the runtime resolved it to; goes into `image` of the container.
+    pub reference: String,
+    /// User of the image, for `runAsNonRoot`: the uid, if it is numeric.
+    pub uid: Option<i64>,
+    /// User of the image by name.
+    pub username: String,
+}
+
+/// What a container's configuration is made from.
+#[derive(Debug)]
+pub struct ContainerRequest<'a> {
+    /// The pod.
+    pub pod: &'a DesiredPod,
+    /// The container's name.
+    pub container: &'a str,
+    /// Attempt number.
+    pub attempt: u32,
+    /// Its image.
+    pub image: &'a PulledImage,
+    /// Pod addresses.
+    pub pod_ips: &'a [String],
+}
+
+/// Volumes, images and configurations of pods.
+#[async_trait]
+pub trait Prepare: Send + Sync + Debug + 'static {
+    /// Makes the pod's folders and volumes; safe to call again.
+    async fn volumes(&self, pod: &DesiredPod) -> Result<(), Failure>;
+
+    /// Undoes [`Prepare::volumes`]; safe to call again.
+    async fn release(&self, uid: &PodUid) -> Result<(), Failure>;
+
+    /// Makes an image present; reports what it does as events of the container.
+    async fn image(&self, pod: &DesiredPod, container: &str) -> Result<PulledImage, Failure>;
+
+    /// Builds the sandbox's configuration.
+    async fn sandbox_config(&self, pod: &DesiredPod, attempt: u32) -> Result<v1::PodSandboxConfig, Failure>;
+
+    /// Builds a container's configuration and what it needs on disk.
+    async fn container_config(&self, request: ContainerRequest<'_>) -> Result<v1::ContainerConfig, Failure>;
+
+    /// Removes what is left of the pod on disk: its folder and its logs.
+    async fn forget(&self, pod: &DesiredPod) -> Result<(), Failure>;
+
+    /// The same for a pod of which only the folder is known; refuses while anything is mounted in it.
+    async fn forget_uid(&self, uid: &PodUid) -> Result<(), Failure>;
+}
+
+/// Pod cgroups.
+#[async_trait]
+pub trait PodCgroups: Send + Sync + Debug + 'static {
+    /// Makes the pod's cgroup.
+    async fn ensure(&self, pod: &DesiredPod) -> Result<(), Failure>;
+
+    /// Removes it, with whatever still runs inside.
+    async fn remove(&self, pod: &DesiredPod) -> Result<(), Failure>;
+}
+
+/// A status on its way to the API.
+#[derive(Debug, Clone)]
+pub struct StatusUpdate {
+    /// The pod.
+    pub uid: PodUid,
+    /// Its name.
+    pub key: PodKey,
+    /// The mirror of a static pod.
+    pub mirror: Option<MirrorUid>,
+    /// The status.
+    pub status: Arc<PodStatus>,
+    /// Containers, volumes and cgroup are gone: the API object may go.
+    pub done: bool,
+}
+
+/// Takes statuses; newest wins.
+pub trait StatusSink: Send + Sync + Debug + 'static {
+    /// Replaces the pod's status. Never blocks.
+    fn put(&self, pod: &DesiredPod, update: StatusUpdate);
+
+    /// The pod is gone from the node.
+    fn forget(&self, uid: &PodUid);
+}

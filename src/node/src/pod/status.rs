@@ -1,0 +1,160 @@
+//! Shows a pod: fills the composer's input from what was observed and from the facts, and hands the status on when it
+//! differs from the one before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodStatus;
+use longshore_api::{podstatus, restart};
+
+use super::observed::{Instance, InstanceState};
+use super::plan::{HeldBack, later};
+use super::ports::StatusUpdate;
+use super::worker::{Stage, Worker};
+use crate::journal::Verdict;
+
+/// How long a container's end is shown before its status says `CrashLoopBackOff`. The stock agent shows the end until its
+/// next look at the pod; a fixed time keeps exit code and reason in sight and still names the loop soon.
+const END_SHOWN_FOR: Duration = Duration::from_secs(8);
+
+/// From when the status of a container that is held back says so; never later than shortly before its next start.
+pub(super) fn crash_loop_shown_from(held: &HeldBack) -> Timestamp {
+    later(held.since, END_SHOWN_FOR.min(held.delay * 4 / 5))
+}
+
+impl Worker {
+    /// Computes the status and hands it on if it differs; `done` says that nothing is left of the pod.
+    pub(super) fn publish(&mut self, done: bool) {
+        let status = Arc::new(self.compose());
+        if let Some((before, was_done)) = &self.published
+            && **before == *status
+            && (*was_done || !done)
+        {
+            if done {
+                self.hand_on(status, done);
+            }
+            return;
+        }
+        self.shown.set_status(Arc::clone(&status));
+        if self.facts.status.as_deref() != Some(&*status) {
+            self.facts.status = Some(Box::new((*status).clone()));
+            self.unsaved = true;
+            self.save();
+        }
+        self.published = Some((Arc::clone(&status), done));
+        self.hand_on(status, done);
+    }
+
+    fn hand_on(&self, status: Arc<PodStatus>, done: bool) {
+        let update = StatusUpdate {
+            uid: self.desired.uid.clone(),
+            key: self.desired.key.clone(),
+            mirror: self.shown.mirror(),
+            status,
+            done,
+        };
+        self.cx.options.statuses.put(&self.desired, update);
+    }
+
+    fn compose(&self) -> PodStatus {
+        let pod = &*self.desired.pod;
+        let now = self.now();
+        let is_static = self.desired.source.is_static();
+        if let Some(Verdict::Rejected { reason, message }) = &self.facts.admission {
+            let start = self.facts.start_time.unwrap_or(now);
+            return podstatus::rejected(pod, reason, message, start);
+        }
+        let containers: Vec<podstatus::ContainerFact> = self.observed.containers.iter().map(|c| fact(c, now)).collect();
+        let failures = self.failures(now);
+        let sandbox = self.observed.newest_sandbox();
+        let sandbox_ready = self.observed.sandboxes.iter().filter(|s| s.ready).count() == 1
+            && sandbox.is_some_and(|s| s.ready && (self.wanted.host_network || !s.ips.is_empty()));
+        let down = self.stage != Stage::Sync
+            && !self.observed.has_live_containers()
+            && self.observed.sandboxes.iter().all(|s| !s.ready);
+        let verdict = self.facts.end.as_ref().and_then(|end| {
+            Some(podstatus::Verdict {
+                reason: end.reason.clone()?,
+                message: end.message.clone().unwrap_or_default(),
+                disruption: end.disruption,
+            })
+        });
+        let host_ips = self.cx.options.host_ips.load();
+        let mut status = podstatus::compose(&podstatus::Input {
+            pod,
+            previous: self.facts.status.as_deref(),
+            containers: &containers,
+            failures: &failures,
+            probes: &BTreeMap::new(),
+            sandbox_ready,
+            pod_ips: &self.facts.ips,
+            host_ips: host_ips.as_slice(),
+            runtime_name: &self.cx.options.runtime_name,
+            is_static,
+            is_terminal: down,
+            may_run: !down,
+            verdict: verdict.as_ref(),
+            recursive_read_only: self.cx.options.recursive_read_only,
+            now,
+        });
+        if status.start_time.is_none() {
+            status.start_time = self.facts.start_time.map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
+        }
+        if self.stage == Stage::Ended { podstatus::finish(pod, status, is_static) } else { status }
+    }
+
+    /// Why containers wait: failed tries, and restart delays that have lasted a while.
+    fn failures(&self, now: Timestamp) -> BTreeMap<String, podstatus::Waiting> {
+        let mut failures: BTreeMap<String, podstatus::Waiting> = self
+            .waiting
+            .iter()
+            .map(|(name, w)| {
+                (name.clone(), podstatus::Waiting { reason: w.reason.clone(), message: w.message.clone() })
+            })
+            .collect();
+        let key = &self.desired.key;
+        let pod = restart::pod_text(&key.name, &key.namespace, self.desired.uid.as_str());
+        for held in self.held_back.iter().filter(|held| crash_loop_shown_from(held) <= now) {
+            let message = restart::crash_loop_message(held.delay, &held.name, &pod);
+            failures.insert(held.name.clone(), podstatus::Waiting { reason: "CrashLoopBackOff".to_owned(), message });
+        }
+        failures
+    }
+}
+
+fn moment(nanos: i64) -> Option<Timestamp> {
+    if nanos <= 0 { None } else { Timestamp::from_nanosecond(i128::from(nanos)).ok() }
+}
+
+fn fact(instance: &Instance, now: Timestamp) -> podstatus::ContainerFact {
+    let state = match instance.state {
+        InstanceState::Created => podstatus::ContainerFactState::Created,
+        InstanceState::Running => {
+            podstatus::ContainerFactState::Running { started_at: moment(instance.started_at).unwrap_or(now) }
+        }
+        InstanceState::Exited => podstatus::ContainerFactState::Exited {
+            started_at: moment(instance.started_at),
+            finished_at: moment(instance.finished_at),
+            exit_code: instance.exit_code,
+            reason: instance.reason.clone(),
+            message: instance.message.clone(),
+        },
+        InstanceState::Unknown => podstatus::ContainerFactState::Unknown,
+    };
+    podstatus::ContainerFact {
+        name: instance.name.clone(),
+        id: instance.id.to_string(),
+        restart_count: i32::try_from(instance.attempt).unwrap_or(i32::MAX),
+        created_at: moment(instance.created_at).unwrap_or(Timestamp::UNIX_EPOCH),
+        state,
+        image: instance.image.clone(),
+        image_id: instance.image_ref.clone(),
+        user: instance.user.as_ref().map(|user| podstatus::UserFact {
+            uid: user.uid,
+            gid: user.gid,
+            groups: user.groups.clone(),
+        }),
+    }
+}

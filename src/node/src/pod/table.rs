@@ -1,0 +1,295 @@
+//! The desired table: takes changes from the sources, keeps one worker per pod, answers readers.
+//!
+//! Two pods of one name never run at once: a newer static pod waits until the older one of that name has ended. A pod
+//! that comes back under its old uid while it is still ending is started anew once that end is complete.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PodStatus;
+use longshore_util::{Tasks, spawn};
+use parking_lot::{Mutex, RwLock};
+
+use super::inbox::Inbox;
+use super::observed::Observed;
+use super::worker::{Context, Worker};
+use crate::journal::PodFacts;
+use crate::model::{
+    DesiredPod, MirrorUid, PodChange, PodControl, PodKey, PodSink, PodUid, PodView, ReadPods, Terminate,
+};
+
+pub use super::worker::PodTableOptions;
+
+/// What readers see of a pod; written by its worker.
+#[derive(Debug)]
+pub(super) struct Shown {
+    view: RwLock<PodView>,
+    over: std::sync::atomic::AtomicBool,
+}
+
+impl Shown {
+    fn new(desired: DesiredPod) -> Self {
+        let view = PodView { desired, status: None, mirror: None };
+        Self { view: RwLock::new(view), over: std::sync::atomic::AtomicBool::new(false) }
+    }
+
+    /// The newest object.
+    pub(super) fn set_desired(&self, desired: DesiredPod) {
+        self.view.write().desired = desired;
+    }
+
+    /// The newest status.
+    pub(super) fn set_status(&self, status: Arc<PodStatus>) {
+        self.view.write().status = Some(status);
+    }
+
+    /// The pod holds nothing any more.
+    pub(super) fn set_over(&self) {
+        self.over.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// The mirror's uid, if known.
+    pub(super) fn mirror(&self) -> Option<MirrorUid> {
+        self.view.read().mirror.clone()
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    inbox: Arc<Inbox>,
+    shown: Arc<Shown>,
+    /// Whether its worker was started; not yet while another pod of that name is ending.
+    running: bool,
+    /// Removed by its source and on its way out.
+    leaving: bool,
+    /// Came back under the same uid while leaving.
+    again: Option<DesiredPod>,
+}
+
+/// What was found at start.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Facts of the journal.
+    pub facts: PodFacts,
+    /// The runtime's side.
+    pub observed: Observed,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pods: HashMap<PodUid, Entry>,
+    found: HashMap<PodUid, Found>,
+    sources_ready: bool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: Mutex<State>,
+    context: Context,
+    tasks: Tasks,
+    ready: tokio::sync::watch::Sender<bool>,
+}
+
+/// The desired table; clones share it.
+#[derive(Debug, Clone)]
+pub struct PodTable(Arc<Inner>);
+
+impl PodTable {
+    /// Builds the table. `found` is what the first look at the runtime and the journal gave.
+    pub fn new(options: PodTableOptions, found: HashMap<PodUid, Found>, tasks: &Tasks) -> Self {
+        let context = Context::new(options, tasks.clone());
+        let state = Mutex::new(State { found, ..State::default() });
+        Self(Arc::new(Inner { state, context, tasks: tasks.clone(), ready: tokio::sync::watch::Sender::new(false) }))
+    }
+
+    /// Waits until every source has spoken: from then on what no source wants may be cleaned.
+    pub async fn sources_ready(&self) {
+        let mut ready = self.0.ready.subscribe();
+        if ready.wait_for(|ready| *ready).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Says whether the uid is known, also while it is on its way out.
+    pub fn knows(&self, uid: &PodUid) -> bool {
+        self.0.state.lock().pods.contains_key(uid)
+    }
+
+    /// Notes or clears the mirror of a static pod.
+    pub fn set_mirror(&self, uid: &PodUid, mirror: Option<MirrorUid>) {
+        if let Some(entry) = self.0.state.lock().pods.get(uid) {
+            entry.shown.view.write().mirror = mirror;
+            entry.inbox.nudge();
+        }
+    }
+
+    /// Uids of which the journal or the first look knows but that no source has named yet.
+    pub fn unclaimed(&self) -> Vec<PodUid> {
+        self.0.state.lock().found.keys().cloned().collect()
+    }
+
+    /// Drops what was found for a uid that no source wants.
+    pub fn drop_unclaimed(&self, uid: &PodUid) {
+        self.0.state.lock().found.remove(uid);
+    }
+
+    /// How many pods other than `uid` hold a place on the node.
+    pub(super) fn active_besides(&self, uid: &PodUid) -> usize {
+        self.0.state.lock().pods.iter().filter(|(other, e)| *other != uid && e.running && !e.shown.is_over()).count()
+    }
+
+    fn set(&self, desired: DesiredPod, news: bool) {
+        let mut state = self.0.state.lock();
+        if let Some(entry) = state.pods.get_mut(&desired.uid) {
+            if entry.leaving {
+                entry.again = Some(desired);
+                return;
+            }
+            entry.shown.set_desired(desired.clone());
+            if news {
+                entry.inbox.set(desired);
+            }
+            return;
+        }
+        let uid = desired.uid.clone();
+        let entry = Entry {
+            inbox: Arc::default(),
+            shown: Arc::new(Shown::new(desired.clone())),
+            running: false,
+            leaving: false,
+            again: None,
+        };
+        state.pods.insert(uid.clone(), entry);
+        self.start_if_free(&mut state, &uid, &desired);
+    }
+
+    /// Starts the worker unless a pod of the same name is still there.
+    fn start_if_free(&self, state: &mut State, uid: &PodUid, desired: &DesiredPod) {
+        let taken = state.pods.iter().any(|(other, entry)| {
+            other != uid
+                && entry.running
+                && entry.shown.view.read().desired.key == desired.key
+                && desired.source.is_static()
+        });
+        if taken {
+            return;
+        }
+        let found = state.found.remove(uid).unwrap_or_default();
+        let Some(entry) = state.pods.get_mut(uid) else { return };
+        entry.running = true;
+        let worker = Worker::new(
+            self.0.context.clone(),
+            desired.clone(),
+            Arc::clone(&entry.inbox),
+            Arc::clone(&entry.shown),
+            found,
+            self.clone(),
+        );
+        let table = self.clone();
+        let uid = uid.clone();
+        // Boxed: the future holds whole CRI requests.
+        let run = Box::pin(async move {
+            worker.run().await;
+            table.ended(&uid);
+        });
+        drop(spawn(&self.0.tasks, "pod", run));
+    }
+
+    /// A worker is through: its pod is gone from the node.
+    fn ended(&self, uid: &PodUid) {
+        if self.0.tasks.token().is_cancelled() {
+            return;
+        }
+        let mut state = self.0.state.lock();
+        let Some(entry) = state.pods.remove(uid) else { return };
+        let key = entry.shown.view.read().desired.key.clone();
+        drop(entry.shown);
+        if let Some(desired) = entry.again {
+            drop(state);
+            self.set(desired, true);
+            state = self.0.state.lock();
+        }
+        let waiting: Vec<(PodUid, DesiredPod)> = state
+            .pods
+            .iter()
+            .filter(|(_, e)| !e.running)
+            .map(|(uid, e)| (uid.clone(), e.shown.view.read().desired.clone()))
+            .filter(|(_, desired)| desired.key == key)
+            .collect();
+        for (uid, desired) in waiting {
+            self.start_if_free(&mut state, &uid, &desired);
+        }
+    }
+
+    fn remove(&self, uid: &PodUid) {
+        let mut state = self.0.state.lock();
+        let Some(entry) = state.pods.get_mut(uid) else { return };
+        entry.again = None;
+        if entry.running {
+            entry.leaving = true;
+            entry.inbox.remove();
+        } else {
+            state.pods.remove(uid);
+        }
+    }
+}
+
+impl PodSink for PodTable {
+    fn apply(&self, change: PodChange) {
+        match change {
+            PodChange::Set(desired) => self.set(desired, true),
+            PodChange::Status(desired) => self.set(desired, true),
+            PodChange::Remove(uid) => self.remove(&uid),
+            PodChange::AllSourcesReady => {
+                self.0.state.lock().sources_ready = true;
+                self.0.ready.send_replace(true);
+            }
+        }
+    }
+}
+
+impl PodControl for PodTable {
+    fn wake(&self, uid: &PodUid) {
+        let inbox = self.0.state.lock().pods.get(uid).map(|e| Arc::clone(&e.inbox));
+        if let Some(inbox) = inbox {
+            inbox.wake();
+        }
+    }
+
+    fn terminate(&self, uid: &PodUid, order: Terminate) {
+        let inbox = self.0.state.lock().pods.get(uid).map(|e| Arc::clone(&e.inbox));
+        if let Some(inbox) = inbox {
+            inbox.terminate(order);
+        }
+    }
+}
+
+impl ReadPods for PodTable {
+    fn pods(&self) -> Vec<PodView> {
+        self.0.state.lock().pods.values().map(|e| e.shown.view.read().clone()).collect()
+    }
+
+    fn by_key(&self, key: &PodKey) -> Option<PodView> {
+        let state = self.0.state.lock();
+        let mut found = state.pods.values().filter(|e| e.shown.view.read().desired.key == *key);
+        // While an older pod of that name ends, it is the one that has containers.
+        let first = found.next()?;
+        let entry = if first.running { first } else { found.find(|e| e.running).unwrap_or(first) };
+        Some(entry.shown.view.read().clone())
+    }
+
+    fn by_uid(&self, uid: &str) -> Option<PodView> {
+        let state = self.0.state.lock();
+        if let Some(entry) = state.pods.get(&PodUid::from(uid)) {
+            return Some(entry.shown.view.read().clone());
+        }
+        state.pods.values().find_map(|e| {
+            let view = e.shown.view.read();
+            view.mirror.as_ref().is_some_and(|m| m.as_str() == uid).then(|| view.clone())
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! Workers on fakes, with paused time.

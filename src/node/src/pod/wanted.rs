@@ -1,0 +1,65 @@
+//! Reduces a pod's spec to what the plan needs.
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use longshore_api::hash;
+
+use super::plan::{Member, Restart, Role, Wanted};
+
+/// Builds the reduced spec.
+pub(super) fn wanted(pod: &Pod) -> Wanted {
+    let spec = pod.spec.as_ref();
+    let restart = Restart::parse(spec.and_then(|s| s.restart_policy.as_deref()));
+    let init = spec.and_then(|s| s.init_containers.as_deref()).unwrap_or_default();
+    let apps = spec.map(|s| s.containers.as_slice()).unwrap_or_default();
+    Wanted {
+        restart,
+        host_network: spec.and_then(|s| s.host_network).unwrap_or(false),
+        init: init
+            .iter()
+            .map(|c| {
+                if c.restart_policy.as_deref() == Some("Always") {
+                    member(c, Role::Sidecar, Restart::Always)
+                } else {
+                    // A plain init container that failed is tried again unless the pod never restarts anything.
+                    let rule = if restart == Restart::Never { Restart::Never } else { Restart::OnFailure };
+                    member(c, Role::Init, own(c, rule))
+                }
+            })
+            .collect(),
+        apps: apps.iter().map(|c| member(c, Role::App, own(c, restart))).collect(),
+    }
+}
+
+fn own(container: &Container, pod: Restart) -> Restart {
+    match container.restart_policy.as_deref() {
+        Some(own) => Restart::parse(Some(own)),
+        None => pod,
+    }
+}
+
+fn member(container: &Container, role: Role, restart: Restart) -> Member {
+    let hash = hash::container(&container.name, container.image.as_deref().unwrap_or_default());
+    Member { name: container.name.clone(), role, hash, restart }
+}
+
+/// Finds a container of the spec by name and says which list it stands in.
+pub(super) fn find<'a>(pod: &'a Pod, name: &str) -> Option<(&'a Container, Role)> {
+    let spec = pod.spec.as_ref()?;
+    if let Some(found) = spec.containers.iter().find(|c| c.name == name) {
+        return Some((found, Role::App));
+    }
+    let found = spec.init_containers.as_deref().unwrap_or_default().iter().find(|c| c.name == name)?;
+    let role = if found.restart_policy.as_deref() == Some("Always") { Role::Sidecar } else { Role::Init };
+    Some((found, role))
+}
+
+/// Grace of the spec in seconds.
+pub(super) fn spec_grace(pod: &Pod) -> i64 {
+    pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(30)
+}
+
+/// Hash of a container's definition.
+pub(super) fn hash_of(wanted: &Wanted, name: &str) -> String {
+    let mut members = wanted.apps.iter().chain(&wanted.init);
+    members.find(|m| m.name == name).map(|m| m.hash.clone()).unwrap_or_default()
+}

@@ -1,0 +1,320 @@
+//! The end of a pod: hooks and stops under one shared deadline, sandbox down, final status, everything released.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use k8s_openapi::api::core::v1::LifecycleHandler;
+use longshore_cri::{CriError, SharedRuntime, v1};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::{Stage, Worker};
+use crate::model::{ContainerId, SandboxId};
+use crate::pod::container::LEAST_STOP;
+use crate::pod::observed::{Instance, InstanceState};
+use crate::pod::plan::Role;
+use crate::pod::{hooks, wanted};
+
+/// How long the end waits for a create or start in flight, so that what it makes can be stopped with the rest.
+const IN_FLIGHT: Duration = Duration::from_secs(10);
+
+impl Worker {
+    /// Ends the pod. Returns early, to be called again, when a step failed.
+    pub(super) async fn end(&mut self) {
+        // Acknowledged: from here on nothing of the pod starts.
+        self.pulls.clear();
+        self.held_back.clear();
+        self.save();
+        let calls = Arc::clone(&self.calls);
+        if tokio::time::timeout(IN_FLIGHT, calls.lock()).await.is_err() {
+            tracing::warn!(pod = %self.desired.key, "a runtime call hangs, ending the pod beside it");
+        }
+        self.waiting.clear();
+        loop {
+            self.absorb();
+            if !self.fresh && !self.look().await {
+                self.pause_for_retry().await;
+                continue;
+            }
+            self.publish(false);
+            if self.step_down().await {
+                break;
+            }
+            self.pause_for_retry().await;
+        }
+        self.publish(false);
+        while !self.release().await {
+            self.pause_for_retry().await;
+        }
+        self.facts.ended = true;
+        self.unsaved = true;
+        self.save();
+        self.stage = Stage::Ended;
+        self.wake_at = None;
+        self.shown.set_over();
+        self.publish(true);
+        tracing::info!(pod = %self.desired.key, uid = %self.desired.uid, "pod ended");
+    }
+
+    /// Stops containers, then sandboxes; returns whether all is down.
+    async fn step_down(&mut self) -> bool {
+        let live: Vec<Instance> = self.observed.containers.iter().filter(|c| c.is_live()).cloned().collect();
+        if !live.is_empty() && !self.stop_containers(live).await {
+            return false;
+        }
+        let sandboxes: Vec<SandboxId> =
+            self.observed.sandboxes.iter().filter(|s| s.ready).map(|s| s.id.clone()).collect();
+        for id in sandboxes {
+            if !self.stop_sandbox(&id).await {
+                return false;
+            }
+        }
+        !self.observed.has_live_containers()
+    }
+
+    /// What is left of the grace the pod was given, in whole seconds; at least one.
+    fn grace(&self) -> Duration {
+        let order = self.facts.end.as_ref().and_then(|e| e.grace_seconds);
+        let object = self.desired.pod.metadata.deletion_grace_period_seconds;
+        let grace = match (order, object) {
+            (Some(a), Some(b)) => a.min(b),
+            (Some(a), None) | (None, Some(a)) => a,
+            (None, None) => wanted::spec_grace(&self.desired.pod),
+        };
+        Duration::from_secs(u64::try_from(grace.max(1)).unwrap_or(1))
+    }
+
+    /// Stops all containers: main ones side by side, then sidecars in reverse order, one deadline for all.
+    async fn stop_containers(&mut self, live: Vec<Instance>) -> bool {
+        let begin = Instant::now();
+        let (deadline, seen) = watch::channel(begin + self.grace());
+        let (side, main): (Vec<Instance>, Vec<Instance>) = live
+            .into_iter()
+            .partition(|c| matches!(wanted::find(&self.desired.pod, &c.name), Some((_, Role::Sidecar))));
+        let order = |instance: &Instance| self.wanted.init.iter().position(|m| m.name == instance.name);
+        let mut side: Vec<(Option<usize>, Instance)> = side.into_iter().map(|c| (order(&c), c)).collect();
+        side.sort_by(|a, b| b.0.cmp(&a.0));
+        let mut good = self.stop_batch(main, begin, &deadline, &seen).await;
+        for (_, instance) in side {
+            good &= self.stop_batch(vec![instance], begin, &deadline, &seen).await;
+        }
+        good
+    }
+
+    async fn stop_batch(
+        &mut self,
+        batch: Vec<Instance>,
+        begin: Instant,
+        deadline: &watch::Sender<Instant>,
+        seen: &watch::Receiver<Instant>,
+    ) -> bool {
+        let mut stops = FuturesUnordered::new();
+        for instance in batch {
+            if instance.state == InstanceState::Running {
+                let text = format!("Stopping container {}", instance.name);
+                self.events().normal(&self.container_target(&instance.name), "Killing", text);
+            }
+            let hook = (instance.state == InstanceState::Running)
+                .then(|| hooks::pre_stop(&self.desired.pod, &instance.name))
+                .flatten();
+            let runtime = Arc::clone(&self.cx.options.runtime);
+            stops.push(Box::pin(stop(runtime, instance, hook, seen.clone())));
+        }
+        let inbox = Arc::clone(&self.inbox);
+        let mut good = true;
+        loop {
+            tokio::select! {
+                biased;
+                () = inbox.urgent() => {
+                    self.absorb();
+                    let shorter = begin + self.grace();
+                    deadline.send_if_modified(|at| std::mem::replace(at, (*at).min(shorter)) > shorter);
+                }
+                done = stops.next() => {
+                    let Some((instance, hook, result)) = done else { break };
+                    self.stopped(&instance, hook, result, &mut good).await;
+                }
+            }
+        }
+        good
+    }
+
+    async fn stopped(
+        &mut self,
+        instance: &Instance,
+        hook: Result<(), String>,
+        result: Result<(), CriError>,
+        good: &mut bool,
+    ) {
+        if let Err(message) = hook {
+            let target = self.container_target(&instance.name);
+            self.events().warning(&target, "FailedPreStopHook", format!("PreStopHook failed: {message}"));
+        }
+        match result {
+            Ok(()) if instance.state == InstanceState::Created => {
+                self.observed.containers.retain(|c| c.id != instance.id);
+            }
+            Ok(()) => {
+                self.see(&instance.id).await;
+            }
+            Err(error) if error.is_not_found() => self.fresh = false,
+            Err(error) => {
+                *good = false;
+                self.fresh = false;
+                tracing::warn!(pod = %self.desired.key, container = %instance.name, %error, "container cannot be stopped");
+                let message = format!(
+                    "error killing pod: failed to \"KillContainer\" for \"{}\" with KillContainerError: \"{error}\"",
+                    instance.name
+                );
+                self.events().warning(&self.target(), "FailedKillPod", message);
+            }
+        }
+    }
+
+    /// Gives back volumes and cgroup; returns whether both are gone.
+    async fn release(&mut self) -> bool {
+        let options = Arc::clone(&self.cx.options);
+        let volumes = options.prepare.release(&self.desired.uid).await;
+        let cgroup = options.cgroups.remove(&self.desired).await;
+        let mut good = true;
+        for failure in [volumes.err(), cgroup.err()].into_iter().flatten() {
+            good = false;
+            tracing::warn!(pod = %self.desired.key, error = %failure.message, "pod cannot be released");
+        }
+        good
+    }
+
+    /// Waits before a step of the end is tried again; a shorter grace ends the wait.
+    async fn pause_for_retry(&mut self) {
+        let at = self.retry_at("end", None);
+        self.wake_at = None;
+        let pause = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
+        tokio::select! {
+            biased;
+            () = self.inbox.urgent() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+        self.fresh = false;
+    }
+
+    /// The pod has ended: keep saying so until its source lets go of it, then clean up. Returns whether it is gone.
+    pub(super) async fn after_end(&mut self) -> bool {
+        self.wake_at = None;
+        self.publish(true);
+        if !self.removed {
+            return false;
+        }
+        if !self.clean().await {
+            let at = self.retry_at("clean", None);
+            self.wake_by(at);
+            return false;
+        }
+        self.cx.options.statuses.forget(&self.desired.uid);
+        drop(self.cx.options.journal.forget(&self.desired.uid));
+        true
+    }
+
+    /// Removes the dead containers, sandboxes, logs and folders of a pod that no source wants any more.
+    async fn clean(&mut self) -> bool {
+        self.fresh = false;
+        if !self.look().await {
+            return false;
+        }
+        let options = Arc::clone(&self.cx.options);
+        let mut good = true;
+        // An API object that went by force may leave something alive behind a call that hung.
+        if self.observed.has_live_containers() || self.observed.sandboxes.iter().any(|s| s.ready) {
+            self.facts.end.get_or_insert_default().grace_seconds = Some(1);
+            if !self.step_down().await {
+                return false;
+            }
+        }
+        for instance in &self.observed.containers {
+            let key = &self.desired.key;
+            let link = crate::pod::container::legacy_link(
+                &options.legacy_logs,
+                &key.name,
+                &key.namespace,
+                &instance.name,
+                &instance.id,
+            );
+            drop(std::fs::remove_file(link));
+        }
+        for sandbox in &self.observed.sandboxes {
+            let request = v1::RemovePodSandboxRequest { pod_sandbox_id: sandbox.id.to_string() };
+            let mut slot = self.cx.stops.take().await;
+            if let Err(error) = slot.run(options.runtime.remove_pod_sandbox(request)).await
+                && !error.is_not_found()
+            {
+                good = false;
+                tracing::warn!(pod = %self.desired.key, id = %sandbox.id, %error, "sandbox cannot be removed");
+            }
+        }
+        if let Err(failure) = options.prepare.forget(&self.desired).await {
+            good = false;
+            tracing::warn!(pod = %self.desired.key, error = %failure.message, "pod folder cannot be removed");
+        }
+        good
+    }
+}
+
+/// Runs the hook, then stops the container; both share the deadline, which may come closer at any time.
+async fn stop(
+    runtime: SharedRuntime,
+    instance: Instance,
+    hook: Option<LifecycleHandler>,
+    mut deadline: watch::Receiver<Instant>,
+) -> (Instance, Result<(), String>, Result<(), CriError>) {
+    let mut hooked = Ok(());
+    if let Some(hook) = hook {
+        let mut end = deadline.clone();
+        tokio::select! {
+            biased;
+            result = hooks::run(&runtime, &instance.id, &hook) => hooked = result,
+            () = passed(&mut end) => {}
+        }
+    }
+    if instance.state == InstanceState::Created {
+        // It has no process; the runtime would not take note of a stop.
+        let request = v1::RemoveContainerRequest { container_id: instance.id.to_string() };
+        let result = runtime.remove_container(request).await.map(drop);
+        return (instance, hooked, result);
+    }
+    loop {
+        let until = *deadline.borrow_and_update();
+        let left = until.saturating_duration_since(Instant::now()).max(LEAST_STOP);
+        // Rounded: the hook may have cost no time at all, and whole seconds are what the runtime takes.
+        let seconds = i64::try_from((left + Duration::from_millis(500)).as_secs()).unwrap_or(i64::MAX);
+        let call = send_stop(&runtime, &instance.id, seconds);
+        tokio::select! {
+            biased;
+            result = call => return (instance, hooked, result),
+            // The grace shrank: the runtime is asked anew with less time.
+            Ok(()) = deadline.changed() => {}
+        }
+    }
+}
+
+async fn send_stop(runtime: &SharedRuntime, id: &ContainerId, seconds: i64) -> Result<(), CriError> {
+    let request = v1::StopContainerRequest { container_id: id.to_string(), timeout: seconds };
+    runtime.stop_container(request).await.map(drop)
+}
+
+/// Waits until the deadline, wherever it moves.
+async fn passed(deadline: &mut watch::Receiver<Instant>) {
+    loop {
+        let until = *deadline.borrow_and_update();
+        tokio::select! {
+            biased;
+            changed = deadline.changed() => {
+                if changed.is_err() {
+                    tokio::time::sleep_until(until).await;
+                    return;
+                }
+            }
+            () = tokio::time::sleep_until(until) => return,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Keeps the facts of the pod in step with what is observed, and fills what the runtime has forgotten from the facts.
+
+use super::Worker;
+use crate::journal::{ExitFacts, InstanceFacts};
+use crate::pod::observed::{Instance, InstanceState, Observed};
+use crate::pod::read;
+
+/// Shown for a container that ran and that the runtime no longer has.
+const LOST_REASON: &str = "ContainerStatusUnknown";
+const LOST_MESSAGE: &str = "The container could not be located when the pod was terminated";
+const LOST_CODE: i32 = 137;
+
+impl Worker {
+    /// Takes over a look at the runtime.
+    pub(super) fn took(&mut self, observed: Observed) {
+        self.observed = observed;
+        for index in 0..self.observed.containers.len() {
+            self.note(index);
+        }
+        if let Some(sandbox) = self.observed.newest_sandbox()
+            && !sandbox.ips.is_empty()
+            && self.facts.ips != sandbox.ips
+        {
+            self.facts.ips.clone_from(&sandbox.ips);
+            self.unsaved = true;
+        }
+        self.recall();
+    }
+
+    /// Takes over one instance.
+    pub(in crate::pod) fn took_instance(&mut self, instance: Instance) {
+        let id = instance.id.clone();
+        self.observed.put(instance);
+        if let Some(index) = self.observed.containers.iter().position(|c| c.id == id) {
+            self.note(index);
+        }
+    }
+
+    /// Writes an observed instance into the facts; an exit that was noted before stands.
+    fn note(&mut self, index: usize) {
+        let Some(instance) = self.observed.containers.get_mut(index) else { return };
+        let known = self.facts.containers.get(&instance.name).and_then(|c| c.instance(&instance.id)).cloned();
+        let mut exit = known.as_ref().and_then(|k| k.exit.clone());
+        if instance.state == InstanceState::Exited {
+            match &exit {
+                Some(exit) => fill(instance, exit),
+                None => {
+                    if let Some(message) = read::termination_message(&self.desired.pod, instance) {
+                        instance.message = message;
+                    }
+                    exit = Some(ExitFacts {
+                        code: instance.exit_code,
+                        reason: instance.reason.clone(),
+                        message: instance.message.clone(),
+                        finished_at: instance.finished_at,
+                    });
+                    tracing::info!(
+                        pod = %self.desired.key, container = %instance.name, id = %instance.id,
+                        code = instance.exit_code, reason = %instance.reason, "container exited"
+                    );
+                }
+            }
+        }
+        let running = instance.state == InstanceState::Running;
+        let facts = InstanceFacts {
+            id: instance.id.clone(),
+            attempt: instance.attempt,
+            sandbox: Some(instance.sandbox.clone()),
+            started_at: instance.started_at,
+            ready: running,
+            started: running,
+            hash: instance.hash.clone(),
+            image: instance.image.clone(),
+            image_ref: instance.image_ref.clone(),
+            exit,
+        };
+        let entry = self.facts.containers.entry(instance.name.clone()).or_default();
+        if entry.intent.is_some_and(|intent| intent <= instance.attempt) {
+            entry.intent = None;
+            self.unsaved = true;
+        }
+        if entry.put(facts) {
+            self.unsaved = true;
+        }
+    }
+
+    /// Adds instances that only the facts know: one that exited stays exited, one that ran is lost.
+    pub(super) fn recall(&mut self) {
+        for (name, facts) in &self.facts.containers {
+            for known in &facts.instances {
+                if self.observed.containers.iter().any(|c| c.id == known.id) {
+                    continue;
+                }
+                let lost = known.exit.is_none();
+                if lost && known.started_at == 0 {
+                    // Made but never started: nothing is owed to it.
+                    continue;
+                }
+                let exit = known.exit.clone().unwrap_or(ExitFacts {
+                    code: LOST_CODE,
+                    reason: LOST_REASON.to_owned(),
+                    message: LOST_MESSAGE.to_owned(),
+                    finished_at: 0,
+                });
+                let mut instance = Instance {
+                    id: known.id.clone(),
+                    name: name.clone(),
+                    attempt: known.attempt,
+                    sandbox: known.sandbox.clone().unwrap_or_else(|| "".into()),
+                    state: InstanceState::Exited,
+                    created_at: 0,
+                    started_at: known.started_at,
+                    finished_at: 0,
+                    exit_code: 0,
+                    reason: String::new(),
+                    message: String::new(),
+                    image: known.image.clone(),
+                    image_ref: known.image_ref.clone(),
+                    hash: known.hash.clone(),
+                    termination_file: None,
+                    log_path: String::new(),
+                    user: None,
+                };
+                fill(&mut instance, &exit);
+                self.observed.containers.push(instance);
+            }
+        }
+        self.observed.sort();
+    }
+}
+
+fn fill(instance: &mut Instance, exit: &ExitFacts) {
+    instance.exit_code = exit.code;
+    instance.reason.clone_from(&exit.reason);
+    instance.message.clone_from(&exit.message);
+    instance.finished_at = exit.finished_at;
+}

@@ -1,0 +1,383 @@
+//! One worker per pod: a task that owns what was observed of the pod and takes its next step whenever its bell rings.
+//!
+//! ```text
+//! Sync --(deleted, removed, deadline, evicted, nothing left to run)--> Ending --(all released)--> Ended --(removed)--> gone
+//! ```
+//! Never backwards. From the moment `Ending` is entered nothing of the pod may start.
+
+mod end;
+mod facts;
+mod pass;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodStatus;
+use longshore_cri::SharedRuntime;
+use longshore_util::Tasks;
+use longshore_util::backoff::Backoff;
+use longshore_util::clock::SharedClock;
+
+use super::inbox::{Inbox, merge_end};
+use super::observed::Observed;
+use super::plan::{BackoffRule, HeldBack, Wanted};
+use super::ports::{Failure, PodCgroups, Prepare, PulledImage, StatusSink};
+use super::slots::{PARALLEL_STARTS, PARALLEL_STOPS, Slots};
+use super::table::{Found, PodTable, Shown};
+use super::{admit, wanted};
+use crate::event::{EventRecorder, EventTarget};
+use crate::journal::{EndFacts, Journal, PodFacts, Verdict};
+use crate::model::DesiredPod;
+
+/// What the table and its workers work with.
+#[derive(Debug, Clone)]
+pub struct PodTableOptions {
+    /// The node's name.
+    pub node_name: String,
+    /// `maxPods`.
+    pub pod_limit: usize,
+    /// The runtime.
+    pub runtime: SharedRuntime,
+    /// The runtime's name, the scheme of container ids.
+    pub runtime_name: String,
+    /// Volumes, images, configurations.
+    pub prepare: Arc<dyn Prepare>,
+    /// Pod cgroups.
+    pub cgroups: Arc<dyn PodCgroups>,
+    /// Where statuses go.
+    pub statuses: Arc<dyn StatusSink>,
+    /// Events.
+    pub events: EventRecorder,
+    /// Facts.
+    pub journal: Journal,
+    /// Wall-clock time.
+    pub clock: SharedClock,
+    /// `/var/log/containers`, where upstream keeps one link per container.
+    pub legacy_logs: PathBuf,
+    /// Cap of the restart delay (`crashLoopBackOff.maxContainerRestartPeriod`).
+    pub restart_cap: Duration,
+    /// Whether the runtime can make mounts read-only recursively.
+    pub recursive_read_only: bool,
+    /// The node's addresses, primary first; may change while the agent runs.
+    pub host_ips: Arc<arc_swap::ArcSwap<Vec<String>>>,
+}
+
+/// Options plus what all workers share.
+#[derive(Debug, Clone)]
+pub(super) struct Context {
+    pub(super) options: Arc<PodTableOptions>,
+    pub(super) starts: Slots,
+    pub(super) stops: Slots,
+    pub(super) backoff: BackoffRule,
+    pub(super) tasks: Tasks,
+}
+
+impl Context {
+    pub(super) fn new(options: PodTableOptions, tasks: Tasks) -> Self {
+        let usual = BackoffRule::default();
+        let cap = if options.restart_cap.is_zero() { usual.cap } else { options.restart_cap };
+        Self {
+            backoff: BackoffRule { base: usual.base.min(cap), cap },
+            options: Arc::new(options),
+            starts: Slots::new(PARALLEL_STARTS),
+            stops: Slots::new(PARALLEL_STOPS),
+            tasks,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It should run.
+    Sync,
+    /// It was told to end.
+    Ending,
+    /// Nothing of it is left but its records.
+    Ended,
+}
+
+/// Why a container waits, as shown in its status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+/// An image on its way; the task fills the cell and rings the bell.
+#[derive(Debug)]
+pub(super) struct Pull {
+    pub(super) outcome: Arc<parking_lot::Mutex<Option<Result<PulledImage, Failure>>>>,
+    pub(super) task: tokio::task::AbortHandle,
+}
+
+impl Drop for Pull {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The worker.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) cx: Context,
+    pub(super) desired: DesiredPod,
+    pub(super) wanted: Wanted,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) shown: Arc<Shown>,
+    pub(super) table: PodTable,
+    pub(super) stage: Stage,
+    pub(super) removed: bool,
+    pub(super) facts: PodFacts,
+    /// Whether facts changed since they were put into the journal.
+    pub(super) unsaved: bool,
+    pub(super) observed: Observed,
+    /// Whether `observed` holds all that is known; a wake-up or an interrupted pass makes it stale.
+    pub(super) fresh: bool,
+    /// Whether cgroup and volumes stand.
+    pub(super) prepared: bool,
+    /// Containers whose last try failed, and when to try again.
+    pub(super) holds: BTreeMap<String, Timestamp>,
+    /// Growing delays of failing steps, by container or step.
+    pub(super) retries: BTreeMap<String, Backoff>,
+    pub(super) waiting: BTreeMap<String, Waiting>,
+    pub(super) held_back: Vec<HeldBack>,
+    /// Attempt of which the restart delay was last told in an event.
+    pub(super) told: BTreeMap<String, u32>,
+    pub(super) pulls: BTreeMap<String, Pull>,
+    pub(super) wake_at: Option<Timestamp>,
+    pub(super) published: Option<(Arc<PodStatus>, bool)>,
+    /// Held by a create or start in flight, which goes on when its pass is interrupted.
+    pub(super) calls: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// First and longest pause between tries of a failing step.
+const RETRY_BASE: Duration = Duration::from_secs(1);
+const RETRY_CAP: Duration = Duration::from_secs(20);
+
+impl Worker {
+    pub(super) fn new(
+        cx: Context,
+        desired: DesiredPod,
+        inbox: Arc<Inbox>,
+        shown: Arc<Shown>,
+        found: Found,
+        table: PodTable,
+    ) -> Self {
+        Self {
+            wanted: wanted::wanted(&desired.pod),
+            cx,
+            desired,
+            inbox,
+            shown,
+            table,
+            stage: Stage::Sync,
+            removed: false,
+            facts: found.facts,
+            unsaved: true,
+            observed: found.observed,
+            fresh: false,
+            prepared: false,
+            holds: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            held_back: Vec::new(),
+            told: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            wake_at: None,
+            published: None,
+            calls: Arc::default(),
+        }
+    }
+
+    /// Runs until the pod is gone from the node or the agent stops.
+    pub(super) async fn run(mut self) {
+        let token = self.cx.tasks.token().clone();
+        tokio::select! {
+            biased;
+            () = token.cancelled() => {}
+            () = self.live() => {}
+        }
+    }
+
+    async fn live(&mut self) {
+        self.begin();
+        loop {
+            self.absorb();
+            match self.stage {
+                Stage::Sync => {
+                    let inbox = Arc::clone(&self.inbox);
+                    tokio::select! {
+                        biased;
+                        () = inbox.urgent() => {
+                            // Whatever was in flight is found by the next look.
+                            self.fresh = false;
+                            continue;
+                        }
+                        () = Box::pin(self.pass()) => {}
+                    }
+                }
+                Stage::Ending => Box::pin(self.end()).await,
+                Stage::Ended => {
+                    if Box::pin(self.after_end()).await {
+                        return;
+                    }
+                }
+            }
+            self.save();
+            if self.stage == Stage::Ending {
+                continue;
+            }
+            self.sleep().await;
+        }
+    }
+
+    /// Waits for news or for the time that the last pass asked for.
+    async fn sleep(&self) {
+        let Some(wake_at) = self.wake_at else { return self.inbox.rung().await };
+        let pause = Duration::try_from(wake_at.duration_since(self.now())).unwrap_or_default();
+        tokio::select! {
+            biased;
+            () = self.inbox.rung() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+
+    /// First look at the pod: what is known of it decides where its life goes on.
+    fn begin(&mut self) {
+        let pod = Arc::clone(&self.desired.pod);
+        let status = pod.status.as_ref();
+        self.facts.namespace = self.desired.key.namespace.to_string();
+        self.facts.name = self.desired.key.name.to_string();
+        if self.facts.start_time.is_none() {
+            // An API pod that another agent ran before keeps its start.
+            self.facts.start_time =
+                Some(status.and_then(|s| s.start_time.as_ref()).map_or_else(|| self.now(), |t| t.0));
+        }
+        self.recall();
+        let over = matches!(status.and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"));
+        if self.facts.ended {
+            self.stage = Stage::Ended;
+            self.shown.set_over();
+        } else if over || self.facts.end.is_some() {
+            self.order_end(EndFacts::default());
+        } else if self.facts.admission.is_none() && pod.metadata.deletion_timestamp.is_none() {
+            self.admit();
+        }
+        self.unsaved = true;
+        self.save();
+    }
+
+    fn admit(&mut self) {
+        let node = admit::Node {
+            name: self.cx.options.node_name.clone(),
+            pod_limit: self.cx.options.pod_limit,
+            pods: self.table.active_besides(&self.desired.uid),
+        };
+        let verdict = admit::admit(&self.desired.pod, &node);
+        if let Verdict::Rejected { reason, message } = &verdict {
+            self.cx.options.events.event(
+                &EventTarget::pod(&self.desired),
+                crate::event::EventType::Warning,
+                reason.clone(),
+                message.clone(),
+            );
+            tracing::info!(pod = %self.desired.key, uid = %self.desired.uid, %reason, "pod refused");
+            self.facts.ended = true;
+            self.stage = Stage::Ended;
+            self.shown.set_over();
+        }
+        self.facts.admission = Some(verdict);
+    }
+
+    /// Takes what came in.
+    pub(super) fn absorb(&mut self) {
+        let news = self.inbox.take();
+        if news.stale {
+            self.fresh = false;
+        }
+        if let Some(desired) = news.desired {
+            let meta = &desired.pod.metadata;
+            if meta.deletion_timestamp.is_some() {
+                self.order_end(EndFacts { grace_seconds: meta.deletion_grace_period_seconds, ..EndFacts::default() });
+            }
+            if desired.pod.spec != self.desired.pod.spec {
+                self.wanted = wanted::wanted(&desired.pod);
+                self.prepared = false;
+            }
+            self.desired = desired;
+        }
+        if news.removed {
+            self.removed = true;
+            self.order_end(EndFacts {
+                grace_seconds: self.desired.pod.metadata.deletion_grace_period_seconds,
+                ..EndFacts::default()
+            });
+        }
+        if let Some(order) = news.end {
+            self.order_end(order);
+        }
+    }
+
+    /// Notes the order to end; grace may only shrink.
+    pub(super) fn order_end(&mut self, order: EndFacts) {
+        if self.stage == Stage::Ended {
+            return;
+        }
+        let before = self.facts.end.clone();
+        match &mut self.facts.end {
+            Some(end) => merge_end(end, order),
+            None => self.facts.end = Some(order),
+        }
+        if before != self.facts.end {
+            self.unsaved = true;
+        }
+        self.stage = Stage::Ending;
+    }
+
+    /// Hands changed facts to the journal.
+    pub(super) fn save(&mut self) {
+        if self.unsaved {
+            self.unsaved = false;
+            drop(self.cx.options.journal.put(&self.desired.uid, self.facts.clone()));
+        }
+    }
+
+    /// Hands facts to the journal and waits until they are in the file: for intents.
+    pub(super) async fn save_and_wait(&mut self) {
+        self.unsaved = false;
+        let ticket = self.cx.options.journal.put(&self.desired.uid, self.facts.clone());
+        self.cx.options.journal.written(ticket).await;
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.cx.options.clock.now()
+    }
+
+    /// When to try a failing step again; grows with each call until [`Worker::succeeded`].
+    pub(super) fn retry_at(&mut self, step: &str, wanted: Option<Duration>) -> Timestamp {
+        let seed = longshore_api::hash::fnv64(self.desired.uid.as_str().as_bytes());
+        let backoff = self.retries.entry(step.to_owned()).or_insert_with(|| Backoff::new(RETRY_BASE, RETRY_CAP, seed));
+        let delay = backoff.next_delay();
+        super::plan::later(self.cx.options.clock.now(), wanted.unwrap_or(delay))
+    }
+
+    /// Forgets the failures of a step.
+    pub(super) fn succeeded(&mut self, step: &str) {
+        self.retries.remove(step);
+    }
+
+    pub(super) fn wake_by(&mut self, at: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(at, |old| old.min(at)));
+    }
+
+    pub(super) fn target(&self) -> EventTarget {
+        EventTarget::pod(&self.desired)
+    }
+
+    pub(super) fn events(&self) -> &EventRecorder {
+        &self.cx.options.events
+    }
+}

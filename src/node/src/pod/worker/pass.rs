@@ -1,0 +1,281 @@
+//! One pass of a pod that should run: look, plan, act, show.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Pull, Stage, Waiting, Worker};
+use crate::event::{ContainerGroup, EventTarget};
+use crate::journal::EndFacts;
+use crate::pod::plan::{Action, Input, Plan, Role, plan};
+use crate::pod::slots::Slot;
+use crate::pod::{read, wanted};
+
+/// Reason and text of a pod that ran longer than `activeDeadlineSeconds`.
+const DEADLINE_REASON: &str = "DeadlineExceeded";
+const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
+
+impl Worker {
+    /// Takes all steps that can be taken now. May be dropped at any await: the next pass looks anew.
+    pub(super) async fn pass(&mut self) {
+        self.wake_at = None;
+        if !self.fresh && !self.look().await {
+            return;
+        }
+        if self.is_past_deadline() {
+            self.inbox.nudge();
+            return;
+        }
+        loop {
+            let plan = self.plan();
+            self.note_held_back(&plan);
+            if plan.finished {
+                self.order_end(EndFacts::default());
+                self.inbox.nudge();
+                return;
+            }
+            self.publish(false);
+            if let Some(at) = plan.wake {
+                self.wake_by(at);
+            }
+            if !self.prepared && !self.prepare().await {
+                return;
+            }
+            if plan.actions.is_empty() || !self.act(plan.actions).await {
+                break;
+            }
+        }
+        self.publish(false);
+    }
+
+    /// Reads the pod from the runtime; on failure asks for a later try.
+    pub(in crate::pod) async fn look(&mut self) -> bool {
+        match read::pod(&*self.cx.options.runtime, &self.desired.uid, &self.observed).await {
+            Ok(observed) => {
+                self.took(observed);
+                self.fresh = true;
+                self.succeeded("look");
+                true
+            }
+            Err(error) => {
+                let at = self.retry_at("look", None);
+                self.wake_by(at);
+                tracing::warn!(pod = %self.desired.key, %error, "runtime cannot be asked about the pod");
+                false
+            }
+        }
+    }
+
+    pub(super) fn plan(&self) -> Plan {
+        let mut counted: BTreeMap<String, u32> = self
+            .facts
+            .containers
+            .iter()
+            .filter_map(|(name, c)| Some((name.clone(), c.instances.first()?.attempt)))
+            .collect();
+        // Another agent's restarts count on.
+        let status = self.desired.pod.status.as_ref();
+        let lists = status.map(|s| [s.container_statuses.as_deref(), s.init_container_statuses.as_deref()]);
+        for known in lists.into_iter().flatten().flatten().flatten() {
+            if known.container_id.as_deref().is_some_and(|id| !id.is_empty())
+                && let Ok(count) = u32::try_from(known.restart_count)
+            {
+                let entry = counted.entry(known.name.clone()).or_insert(count);
+                *entry = count.max(*entry);
+            }
+        }
+        let backoffs =
+            self.facts.containers.iter().filter_map(|(name, c)| Some((name.clone(), c.backoff.clone()?))).collect();
+        plan(&Input {
+            wanted: &self.wanted,
+            observed: &self.observed,
+            backoffs: &backoffs,
+            holds: &self.holds,
+            counted: &counted,
+            terminating: self.stage != Stage::Sync,
+            now: self.now(),
+        })
+    }
+
+    /// Tells once per exit that a container is held back.
+    fn note_held_back(&mut self, plan: &Plan) {
+        for held in &plan.held_back {
+            if self.told.get(&held.name) == Some(&held.attempt) {
+                continue;
+            }
+            self.told.insert(held.name.clone(), held.attempt);
+            let message = format!(
+                "Back-off restarting failed container {} in pod {}_{}({})",
+                held.name, self.desired.key.name, self.desired.key.namespace, self.desired.uid
+            );
+            self.events().warning(&self.container_target(&held.name), "BackOff", message);
+        }
+        self.held_back.clone_from(&plan.held_back);
+        let now = self.now();
+        for held in &plan.held_back {
+            let shown_from = crate::pod::status::crash_loop_shown_from(held);
+            if shown_from > now {
+                self.wake_by(shown_from);
+            }
+        }
+    }
+
+    /// Notes the end of a pod that has run too long, or when that will be.
+    fn is_past_deadline(&mut self) -> bool {
+        let seconds = self.desired.pod.spec.as_ref().and_then(|s| s.active_deadline_seconds);
+        let (Some(seconds), Some(start)) = (seconds, self.facts.start_time) else { return false };
+        let end = start.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
+        if end > self.now() {
+            self.wake_by(end);
+            return false;
+        }
+        self.events().normal(&self.target(), DEADLINE_REASON, DEADLINE_MESSAGE);
+        self.order_end(EndFacts {
+            reason: Some(DEADLINE_REASON.to_owned()),
+            message: Some(DEADLINE_MESSAGE.to_owned()),
+            ..EndFacts::default()
+        });
+        true
+    }
+
+    /// Makes cgroup and volumes stand, side by side.
+    async fn prepare(&mut self) -> bool {
+        let options = &self.cx.options;
+        let (cgroup, volumes) =
+            tokio::join!(options.cgroups.ensure(&self.desired), options.prepare.volumes(&self.desired));
+        let failure = match (cgroup, volumes) {
+            (Ok(()), Ok(())) => {
+                self.prepared = true;
+                self.succeeded("prepare");
+                return true;
+            }
+            (Err(failure), _) | (_, Err(failure)) => failure,
+        };
+        tracing::warn!(pod = %self.desired.key, error = %failure.message, "pod cannot be prepared");
+        self.events().event(
+            &self.target(),
+            crate::event::EventType::Warning,
+            failure.reason.clone(),
+            failure.message.clone(),
+        );
+        let at = self.retry_at("prepare", failure.retry_after);
+        self.wake_by(at);
+        false
+    }
+
+    /// Carries out the steps; returns whether another plan makes sense at once.
+    async fn act(&mut self, actions: Vec<Action>) -> bool {
+        let mut slot: Option<Slot> = None;
+        let mut starts = Vec::new();
+        let due: Vec<String> = actions
+            .iter()
+            .filter_map(|a| match a {
+                Action::Start { name, adopt: None, .. } => Some(name.clone()),
+                Action::Start { .. } | Action::Kill { .. } | Action::StopSandbox(_) | Action::CreateSandbox { .. } => {
+                    None
+                }
+            })
+            .collect();
+        for action in actions {
+            match action {
+                Action::Kill { id, name, reason } => {
+                    if !self.kill_one(&id, &name, reason).await {
+                        return false;
+                    }
+                }
+                Action::StopSandbox(id) => {
+                    if !self.stop_sandbox(&id).await {
+                        return false;
+                    }
+                }
+                Action::CreateSandbox { attempt, changed } => {
+                    self.pull(&due);
+                    if slot.is_none() {
+                        slot = Some(self.cx.starts.take().await);
+                    }
+                    if !self.create_sandbox(attempt, changed, &mut slot).await {
+                        return false;
+                    }
+                    self.publish(false);
+                }
+                Action::Start { .. } => starts.push(action),
+            }
+        }
+        self.pull(&due);
+        self.start_all(starts, slot).await
+    }
+
+    /// Starts containers in spec order; one whose image is still on its way does not hold up the others.
+    async fn start_all(&mut self, mut starts: Vec<Action>, mut slot: Option<Slot>) -> bool {
+        let mut progress = false;
+        while !starts.is_empty() {
+            let ready = starts.iter().position(|action| match action {
+                Action::Start { name, adopt: None, .. } => {
+                    self.pulls.get(name).is_none_or(|p| p.outcome.lock().is_some())
+                }
+                Action::Start { .. } | Action::Kill { .. } | Action::StopSandbox(_) | Action::CreateSandbox { .. } => {
+                    true
+                }
+            });
+            let Some(index) = ready else {
+                // Not while others wait for a place.
+                slot = None;
+                self.inbox.rung().await;
+                let arrived = self.pulls.values().any(|p| p.outcome.lock().is_some());
+                if !arrived {
+                    // The bell rang for something else: that pass comes first, the pulls go on.
+                    self.inbox.nudge();
+                    return false;
+                }
+                continue;
+            };
+            if let Action::Start { name, attempt, adopt, after_exit } = starts.remove(index) {
+                if slot.is_none() {
+                    slot = Some(self.cx.starts.take().await);
+                }
+                progress |= self.start(&name, attempt, adopt, after_exit, &mut slot).await;
+            }
+        }
+        // News that came in while the bell was used for pulls must not be slept through.
+        self.inbox.nudge();
+        progress
+    }
+
+    /// Begins to make images present.
+    fn pull(&mut self, names: &[String]) {
+        for name in names {
+            if self.pulls.contains_key(name) {
+                continue;
+            }
+            let outcome: std::sync::Arc<parking_lot::Mutex<_>> = std::sync::Arc::default();
+            let cell = std::sync::Arc::clone(&outcome);
+            let prepare = std::sync::Arc::clone(&self.cx.options.prepare);
+            let (desired, name, inbox) = (self.desired.clone(), name.clone(), std::sync::Arc::clone(&self.inbox));
+            let container = name.clone();
+            let work = async move {
+                let result = prepare.image(&desired, &container).await;
+                *cell.lock() = Some(result);
+                inbox.nudge();
+            };
+            let task = longshore_util::spawn(&self.cx.tasks, "pull", Box::pin(work)).abort_handle();
+            self.pulls.insert(name, Pull { outcome, task });
+        }
+    }
+
+    /// A container's try failed: shown in its status, tried again later.
+    pub(in crate::pod) fn container_failed(&mut self, name: &str, failure: &crate::pod::Failure) {
+        let at = self.retry_at(name, failure.retry_after);
+        self.holds.insert(name.to_owned(), at);
+        self.wake_by(at);
+        let waiting = Waiting { reason: failure.reason.clone(), message: failure.message.clone() };
+        self.waiting.insert(name.to_owned(), waiting);
+    }
+
+    pub(in crate::pod) fn container_target(&self, name: &str) -> EventTarget {
+        let group = match wanted::find(&self.desired.pod, name) {
+            Some((_, Role::Init | Role::Sidecar)) => ContainerGroup::Init,
+            Some((_, Role::App)) | None => ContainerGroup::Main,
+        };
+        EventTarget::container(&self.desired, group, name)
+    }
+}

@@ -1,0 +1,7 @@
+//! Resources of pods on the host: their control groups. Owns the tree below the configured root and nothing else.
+
+mod names;
+mod pods;
+
+pub use names::{CgroupDriver, CgroupNames};
+pub use pods::CgroupTree;

@@ -1,0 +1,144 @@
+//! Makes and removes pod groups. Where the process lacks the right, it says so once and goes on: containers then run in
+//! groups that the runtime makes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PodSpec;
+use longshore_api::qos::{self, Qos};
+use longshore_api::resources::{self, CpuPolicy};
+use longshore_host::cgroup::{CgroupError, Cgroups, Limits};
+
+use super::{CgroupDriver, CgroupNames};
+use crate::model::{DesiredPod, PodUid};
+use crate::pod::{Failure, PodCgroups};
+
+/// Least weight, for pods that asked for nothing.
+const LEAST_SHARES: i64 = 2;
+
+/// The tree of pod groups.
+#[derive(Debug)]
+pub struct CgroupTree {
+    groups: Cgroups,
+    names: CgroupNames,
+    cpu: CpuPolicy,
+    /// `podPidsLimit`; 0 or less = no bound.
+    pids: i64,
+    denied: AtomicBool,
+}
+
+impl CgroupTree {
+    /// Works on `groups` with the given names and CPU rule.
+    pub fn new(groups: Cgroups, names: CgroupNames, cpu: CpuPolicy, pids: i64) -> Self {
+        Self { groups, names, cpu, pids, denied: AtomicBool::new(false) }
+    }
+
+    /// The naming scheme.
+    pub fn names(&self) -> &CgroupNames {
+        &self.names
+    }
+
+    /// Makes the groups above all pods.
+    pub fn prepare(&self) -> Result<(), CgroupError> {
+        if !self.is_ours() {
+            return Ok(());
+        }
+        let made = self.make_top();
+        match made {
+            Err(error) if error.is_denied() => {
+                self.note_denied(&error);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn make_top(&self) -> Result<(), CgroupError> {
+        self.groups.create(&self.names.pods())?;
+        for class in [Qos::Burstable, Qos::BestEffort] {
+            self.groups.create(&self.names.class(class))?;
+        }
+        let limits = Limits { cpu_shares: Some(LEAST_SHARES), ..Limits::default() };
+        self.groups.limit(&self.names.class(Qos::BestEffort), &limits)
+    }
+
+    /// Uids that have a group here.
+    pub fn uids(&self) -> Vec<(PodUid, Qos)> {
+        if !self.is_ours() {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for class in [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort] {
+            for child in self.groups.children(&self.names.class(class)) {
+                found.extend(self.names.uid_of(&child).map(|uid| (PodUid::from(uid), class)));
+            }
+        }
+        found
+    }
+
+    /// Removes the group of a pod that is not known any more.
+    pub fn remove_orphan(&self, uid: &PodUid, class: Qos) -> Result<(), CgroupError> {
+        self.groups.remove(&self.names.pod(uid.as_str(), class))
+    }
+
+    /// With systemd the slices belong to it: they come and go with the scopes that the runtime starts in them.
+    fn is_ours(&self) -> bool {
+        self.names.per_qos() && self.names.driver() == CgroupDriver::Cgroupfs
+    }
+
+    fn make(&self, group: &str, pod: &DesiredPod, class: Qos) -> Result<(), CgroupError> {
+        self.groups.create(group)?;
+        let empty = PodSpec::default();
+        let wanted = resources::pod_cgroup(pod.pod.spec.as_ref().unwrap_or(&empty), class, self.cpu);
+        self.groups.limit(
+            group,
+            &Limits {
+                cpu_shares: Some(wanted.cpu_shares),
+                cpu_quota: wanted.cpu_quota,
+                cpu_period: wanted.cpu_quota.map(|_| wanted.cpu_period),
+                memory: wanted.memory_limit,
+                pids: (self.pids > 0).then_some(self.pids),
+            },
+        )
+    }
+
+    fn note_denied(&self, error: &CgroupError) {
+        if !self.denied.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%error, "no right to make control groups: pods run without limits of their own; run as root, or delegate the group named by --cgroup-root");
+        }
+    }
+}
+
+#[async_trait]
+impl PodCgroups for CgroupTree {
+    async fn ensure(&self, pod: &DesiredPod) -> Result<(), Failure> {
+        if !self.is_ours() {
+            return Ok(());
+        }
+        let class = qos::of(&pod.pod);
+        let group = self.names.pod(pod.uid.as_str(), class);
+        match self.make(&group, pod, class) {
+            Ok(()) => Ok(()),
+            Err(error) if error.is_denied() => {
+                self.note_denied(&error);
+                Ok(())
+            }
+            Err(error) => Err(Failure::new(
+                "FailedCreatePodContainer",
+                format!("unable to ensure pod container exists: failed to create container for {group} : {error}"),
+            )),
+        }
+    }
+
+    async fn remove(&self, pod: &DesiredPod) -> Result<(), Failure> {
+        if !self.is_ours() {
+            return Ok(());
+        }
+        let group = self.names.pod(pod.uid.as_str(), qos::of(&pod.pod));
+        match self.groups.remove(&group) {
+            Ok(()) => Ok(()),
+            Err(error) if error.is_denied() => Ok(()),
+            Err(error) => Err(Failure::new("FailedKillPod", error.to_string())),
+        }
+    }
+}
