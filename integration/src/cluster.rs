@@ -201,6 +201,19 @@ impl<'env> Cluster<'env> {
         ready.with_context(|| self.agent.as_ref().map(Process::tail).unwrap_or_default())
     }
 
+    /// Waits until the agent's own health endpoint answers; it says nothing of what the API shows.
+    pub fn wait_healthy(&mut self, within: Duration) -> Result<()> {
+        let mut failure = None;
+        let ready = eventually("the agent's health endpoint answers", within, || {
+            failure = self.agent.as_mut().and_then(|agent| agent.check_alive().err());
+            failure.is_some() || self.env.within(|| http_ok("127.0.0.1:10248", "/healthz")).unwrap_or(false)
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        ready.with_context(|| self.agent.as_ref().map(Process::tail).unwrap_or_default())
+    }
+
     /// Runs a stock kubectl as the administrator and returns its stdout.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.env.run(&mut self.kubectl_command(arguments)?)
@@ -217,6 +230,20 @@ impl<'env> Cluster<'env> {
     pub fn remove_pods(&self) -> Result<()> {
         self.kubectl(&["delete", "pods", "--all", "--all-namespaces", "--timeout=60s"]).map(drop)
     }
+}
+
+/// Asks a plain HTTP server and says whether it answered 200.
+fn http_ok(address: &str, path: &str) -> bool {
+    use std::io::{Read as _, Write as _};
+    let ask = || -> std::io::Result<String> {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
 }
 
 /// The repository's root.

@@ -10,6 +10,7 @@
 //! ```
 //! By hand: `cargo run -p longshore-integration --bin testenv -- --containerd 2.1 -- COMMAND`.
 
+pub mod churn;
 pub mod cluster;
 pub mod env;
 pub mod golden;
