@@ -86,8 +86,9 @@ pub fn run(env: &Env, place: &Place, victim: &mut dyn Victim, kills: usize) -> R
     let steady = env.block_on(|| start_steady(place))?;
     let faults = Arc::new(Mutex::new(BTreeSet::new()));
     let stop = Arc::new(AtomicBool::new(false));
+    let churn_dice = Dice(dice.below(u64::MAX) | 1);
     let outcome = std::thread::scope(|scope| {
-        let churner = scope.spawn(|| env.block_on(|| churn(place, &stop, dice_for_churn(&mut Dice(dice.0)), &faults)));
+        let churner = scope.spawn(|| env.block_on(|| churn(place, &stop, churn_dice, &faults)));
         let outcome = rounds(env, place, victim, kills, &mut dice, &steady, &faults);
         stop.store(true, Ordering::Relaxed);
         let churned = churner.join().map_err(|_| anyhow::anyhow!("the churn panicked"))?;
@@ -100,10 +101,6 @@ pub fn run(env: &Env, place: &Place, victim: &mut dyn Victim, kills: usize) -> R
     let faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
     ensure!(faults.is_empty(), "{}", faults.iter().cloned().collect::<Vec<_>>().join("\n"));
     Ok(())
-}
-
-fn dice_for_churn(dice: &mut Dice) -> Dice {
-    Dice(dice.below(u64::MAX) | 1)
 }
 
 type Faults = Mutex<BTreeSet<String>>;

@@ -1,5 +1,7 @@
 //! The environment itself: isolated, with a working runtime, and gone afterwards.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use longshore_integration::env::{BUSYBOX_IMAGE, Env, Version, newest};
 
 fn runs_a_container(version: Version) {

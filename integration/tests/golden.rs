@@ -1,5 +1,7 @@
 //! What our agent makes of each golden case is what the stock kubelet made of it on the same runtime.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use longshore_integration::env::{Version, newest};
 use longshore_integration::golden::{GoldenRun, run};
 

@@ -1,5 +1,7 @@
 //! kill -9 of the agent at random moments while twenty pods start, run and stop.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::path::PathBuf;
 use std::time::Duration;
 
