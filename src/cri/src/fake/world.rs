@@ -97,6 +97,7 @@ pub(super) struct State {
     pub(super) stream_url: String,
     programs: BTreeMap<String, Program>,
     exec: Option<ExecHandler>,
+    mute: bool,
     next_id: u64,
     last_time: i64,
 }
@@ -187,6 +188,11 @@ impl FakeRuntime {
         self.control.sandbox_ended(sandbox_id);
     }
 
+    /// Loses all events from now on, or tells them again. Some runtimes do lose events.
+    pub fn mute_events(&self, mute: bool) {
+        self.control.state.lock().mute = mute;
+    }
+
     /// All sandboxes.
     pub fn sandboxes(&self) -> Vec<v1::PodSandboxStatus> {
         self.control.state.lock().sandboxes.values().map(|sandbox| sandbox.status.clone()).collect()
@@ -271,6 +277,9 @@ impl World {
 
     /// Tells subscribers about a sandbox or container, with the state of the whole pod.
     pub(super) fn emit(&self, state: &State, kind: v1::ContainerEventType, id: &str, sandbox_id: &str, at: i64) {
+        if state.mute {
+            return;
+        }
         let sandbox = state.sandboxes.get(sandbox_id);
         let containers = state.containers.values().filter(|container| container.sandbox == sandbox_id);
         // Nobody listening is no error.

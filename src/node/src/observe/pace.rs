@@ -1,0 +1,82 @@
+//! How often the runtime is listed. Pure: asked with the present moment, answers with the next one.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Without events an end must be in the API within 1.2 s; the rest is for reading and writing.
+const STEADY: Duration = Duration::from_millis(900);
+/// Where something has just changed or is about to, more follows soon.
+const LIVELY: Duration = Duration::from_millis(300);
+const LIVELY_FOR: Duration = Duration::from_secs(3);
+/// With events the relist is a safety net.
+const NET: Duration = Duration::from_secs(20);
+const NET_EMPTY: Duration = Duration::from_secs(60);
+/// For so long a stream that lost events is not trusted.
+const DISTRUST: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Pace {
+    lively_until: Option<Instant>,
+    distrust_until: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) const fn new() -> Self {
+        Self { lively_until: None, distrust_until: None }
+    }
+
+    /// Something changed or is about to.
+    pub(super) fn stir(&mut self, now: Instant) {
+        self.lively_until = Some(now + LIVELY_FOR);
+    }
+
+    /// The stream did not tell a change that a relist found.
+    pub(super) fn distrust(&mut self, now: Instant) {
+        self.distrust_until = Some(now + DISTRUST);
+    }
+
+    /// When to look again after a look at `now`.
+    pub(super) fn next(&self, now: Instant, has_events: bool, has_life: bool) -> Instant {
+        let trusted = has_events && self.distrust_until.is_none_or(|until| until <= now);
+        let lively = self.lively_until.is_some_and(|until| until > now);
+        now + match (trusted, lively, has_life) {
+            (true, _, true) => NET,
+            (true, _, false) => NET_EMPTY,
+            (false, true, _) => LIVELY,
+            (false, false, _) => STEADY,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn without_events_a_look_is_never_further_than_the_bound() {
+        let now = Instant::now();
+        let mut pace = Pace::new();
+        assert_eq!(pace.next(now, false, true), now + STEADY);
+        assert_eq!(pace.next(now, false, false), now + STEADY);
+        pace.stir(now);
+        assert_eq!(pace.next(now, false, true), now + LIVELY);
+        let later = now + LIVELY_FOR;
+        assert_eq!(pace.next(later, false, true), later + STEADY);
+        assert!(STEADY < Duration::from_millis(1200));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn with_events_the_relist_is_a_net_until_one_was_lost() {
+        let now = Instant::now();
+        let mut pace = Pace::new();
+        assert_eq!(pace.next(now, true, true), now + NET);
+        assert_eq!(pace.next(now, true, false), now + NET_EMPTY);
+        pace.stir(now);
+        assert_eq!(pace.next(now, true, true), now + NET, "events tell what follows");
+        pace.distrust(now);
+        assert_eq!(pace.next(now, true, true), now + LIVELY);
+        let healed = now + DISTRUST;
+        assert_eq!(pace.next(healed, true, true), healed + NET);
+    }
+}
