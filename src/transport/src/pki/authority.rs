@@ -233,3 +233,10 @@ pub fn signing_key_pair() -> Result<(String, String), PkiError> {
     let key = KeyPair::generate().map_err(|source| PkiError::Make { what: "signing key".to_owned(), source })?;
     Ok((key.serialize_pem(), key.public_key_pem()))
 }
+
+/// Returns the public half (PEM) of a private key (PEM).
+pub fn public_key_pem(private_pem: &str) -> Result<String, PkiError> {
+    let key = KeyPair::from_pem(private_pem)
+        .map_err(|error| PkiError::Pem { what: "private key".to_owned(), detail: error.to_string() })?;
+    Ok(key.public_key_pem())
+}

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rustls::client::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConfig, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
@@ -92,4 +92,20 @@ impl ServerCertVerifier for TakesAny {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// Whether a client that trusts `authority` would take `leaf` from a server that it calls `name`.
+pub fn is_trusted_server(
+    authority: &CertificateDer<'static>,
+    leaf: &CertificateDer<'_>,
+    name: &str,
+    now: jiff::Timestamp,
+) -> bool {
+    let mut roots = RootCertStore::empty();
+    let Ok(()) = roots.add(authority.clone()) else { return false };
+    let Ok(name) = ServerName::try_from(name) else { return false };
+    let at = std::time::Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0));
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build().is_ok_and(|verifier| {
+        verifier.verify_server_cert(leaf, &[], &name, &[], UnixTime::since_unix_epoch(at)).is_ok()
+    })
 }
