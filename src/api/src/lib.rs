@@ -4,10 +4,14 @@
 pub mod conditions;
 pub mod defaults;
 pub mod dns;
+pub mod duration;
 pub mod expand;
+pub mod flags;
+pub mod gates;
 pub mod hash;
 pub mod hosts;
 pub mod image_name;
+pub mod kubelet_config;
 pub mod names;
 pub mod patch;
 pub mod phase;

@@ -120,6 +120,6 @@ impl Place {
             Unite => Some(""),
             Inside | Replace => None,
         };
-        Rule { merge_key, replace: matches!(how, Replace), child: Place(child) }
+        Rule { merge_key, replace: matches!(how, Replace), child: Self(child) }
     }
 }
