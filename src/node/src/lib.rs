@@ -1,9 +1,9 @@
 //! The node agent: takes pods from its sources and makes the runtime run them. Rooms are listed in docs/architecture.md.
 
 pub mod event;
-pub mod logs;
 pub mod gc;
 pub mod journal;
+pub mod logs;
 pub mod model;
 pub mod node;
 pub mod observe;
