@@ -9,7 +9,8 @@ mod files;
 pub mod kubeadm;
 
 pub use authority::{
-    Authority, KeyedCertificate, LeafRequest, SubjectAltName, Usage, self_signed_server, signing_key_pair,
+    Authority, KeyedCertificate, LeafRequest, SubjectAltName, Usage, public_key_pem, self_signed_server,
+    signing_key_pair,
 };
 pub use facts::CertificateFacts;
 pub use files::{
