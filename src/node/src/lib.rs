@@ -9,6 +9,7 @@ pub mod node;
 pub mod observe;
 pub mod pod;
 pub mod resource;
+pub mod settings;
 pub mod telemetry;
 
 #[cfg(test)]
