@@ -19,5 +19,8 @@ mod strategy;
 mod table;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::{ApiError, Cause};
 pub use registry::Registry;
