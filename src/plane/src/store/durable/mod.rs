@@ -27,7 +27,7 @@ use super::types::{Draft, Entry, ListRequest, Listing, Revision};
 use super::watch::Watch;
 use super::{OpenError, Store, StoreError};
 use engine::Engine;
-use writer::Request;
+use writer::{Message, Request};
 
 /// Writes waiting for the writer thread. More than a batch, so that the next one fills while one syncs; a full queue
 /// makes callers wait, which is the back-pressure wanted.
@@ -57,7 +57,7 @@ impl DurableOptions {
 #[derive(Debug)]
 pub struct DurableStore {
     shared: Shared,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<Message>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -91,21 +91,17 @@ impl DurableStore {
 
     async fn write(&self, operation: Operation) -> Result<Entry, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request { operation, reply }).await.map_err(|_| StoreError::Closed)?;
+        self.requests.send(Message::Write(Request { operation, reply })).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Waits until all accepted writes are done and the file is closed. Blocks; later writes answer "closed".
-    pub fn close(mut self) {
-        let (closed, _) = mpsc::channel(1);
-        self.requests = closed;
-        self.wait();
-    }
-
-    fn wait(&self) {
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
+    /// Waits until all accepted writes are done and the file is closed. Reads go on, later writes answer "closed".
+    pub async fn close(&self) {
+        // A failed send means that the thread has ended already.
+        drop(self.requests.send(Message::Close).await);
+        let Some(thread) = self.thread.lock().take() else { return };
+        let joined = tokio::task::spawn_blocking(move || thread.join()).await;
+        if !matches!(joined, Ok(Ok(()))) {
             tracing::error!("the store's writer thread panicked");
         }
     }

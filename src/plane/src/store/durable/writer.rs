@@ -15,6 +15,14 @@ use super::engine::Engine;
 /// Most writes committed by one sync; bounds what is lost at once when the disk refuses, and the transaction's memory.
 const BATCH: usize = 256;
 
+/// What the writer thread is told.
+pub(super) enum Message {
+    /// Write and answer.
+    Write(Request),
+    /// Finish what was accepted, close the file, end.
+    Close,
+}
+
 pub(super) struct Request {
     pub(super) operation: Operation,
     pub(super) reply: oneshot::Sender<Result<Entry, StoreError>>,
@@ -31,17 +39,24 @@ impl Writer {
         Self { engine, shared, clock }
     }
 
-    /// Runs until all senders are gone.
-    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Request>) {
+    /// Runs until it is told to close or all senders are gone.
+    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Message>) {
         let mut batch = Vec::with_capacity(BATCH);
-        while let Some(first) = queue.blocking_recv() {
-            batch.push(first);
-            while batch.len() < BATCH
-                && let Ok(next) = queue.try_recv()
-            {
-                batch.push(next);
+        let mut open = true;
+        while open && let Some(first) = queue.blocking_recv() {
+            let mut next = Some(first);
+            while let Some(message) = next.take() {
+                match message {
+                    Message::Write(request) => batch.push(request),
+                    Message::Close => open = false,
+                }
+                if open && batch.len() < BATCH {
+                    next = queue.try_recv().ok();
+                }
             }
-            self.step(&mut batch);
+            if !batch.is_empty() {
+                self.step(&mut batch);
+            }
         }
     }
 

@@ -1,0 +1,229 @@
+//! Puts the control plane together: store, keys, apiserver, loops; the only place that knows all of them.
+//!
+//! The data dir holds `store.redb`, `pki/` with kubeadm's names and `admin.kubeconfig`. Everything in it is made on the
+//! first start and found again on the next.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_transport::pki::SubjectAltName;
+use longshore_transport::serve::{self, BindError, ServeOptions};
+use longshore_transport::tls::{self, ReloadableCertificate, ServerTls, TlsConfigError};
+use longshore_util::Tasks;
+use longshore_util::clock::{SharedClock, SystemClock};
+use serde_json::json;
+
+use crate::apiserver::auth::Auth;
+use crate::apiserver::error::ApiError;
+use crate::apiserver::hooks::Hooks;
+use crate::apiserver::registry::{ClusterFacts, Registry, WriteOptions};
+use crate::apiserver::resources::NAMESPACES;
+use crate::apiserver::server::{Api, ApiLimits, ApiService};
+use crate::expiry;
+use crate::pki::{PlanePki, PlanePkiError, ServerNames, write_kubeconfig};
+use crate::store::{DurableOptions, DurableStore, OpenError, SharedStore};
+
+/// Namespaces that are there from the start.
+const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// How a control plane is started.
+#[derive(Debug, Clone)]
+pub struct PlaneOptions {
+    /// Where everything is kept; made if missing.
+    pub data_dir: PathBuf,
+    /// Where it listens.
+    pub bind: SocketAddr,
+    /// The address that clients are told; by default the bound one, or the loopback if that is no single address.
+    pub advertise: Option<IpAddr>,
+    /// Further names and addresses that its certificate is good for.
+    pub names: Vec<SubjectAltName>,
+    /// The range of service addresses.
+    pub cluster: ClusterFacts,
+    /// Domain of the cluster.
+    pub domain: String,
+    /// Wall-clock time.
+    pub clock: SharedClock,
+}
+
+impl PlaneOptions {
+    /// Returns the defaults for a data dir and an address.
+    pub fn new(data_dir: impl Into<PathBuf>, bind: SocketAddr) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            bind,
+            advertise: None,
+            names: Vec::new(),
+            cluster: ClusterFacts::default(),
+            domain: "cluster.local".to_owned(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// Why a control plane did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaneError {
+    /// The data dir cannot be made.
+    #[error("making {}: {source}", path.display())]
+    DataDir {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// Keys or certificates are of no use.
+    #[error(transparent)]
+    Pki(#[from] PlanePkiError),
+    /// The serving certificate is of no use.
+    #[error(transparent)]
+    Tls(#[from] TlsConfigError),
+    /// The port is not to be had.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The first objects cannot be stored.
+    #[error("preparing the cluster's first objects: {0}")]
+    FirstObjects(ApiError),
+    /// A blocking step was lost with the runtime.
+    #[error("starting was interrupted")]
+    Interrupted,
+}
+
+/// A running control plane; ends with the tasks it was started on.
+#[derive(Debug)]
+pub struct Plane {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The URL that clients use.
+    pub server: String,
+    /// The administrator's kubeconfig.
+    pub admin_kubeconfig: PathBuf,
+    registry: Registry,
+    store: Arc<DurableStore>,
+    pki: Arc<PlanePki>,
+}
+
+impl Plane {
+    /// Starts a control plane. It answers requests when this returns.
+    pub async fn start(options: PlaneOptions, tasks: &Tasks) -> Result<Self, PlaneError> {
+        make_folder(&options.data_dir)?;
+        let clock = Arc::clone(&options.clock);
+        let store = open_store(options.data_dir.join("store.redb"), Arc::clone(&clock)).await?;
+        let listener = serve::bind(options.bind).await?;
+        let address = listener.local_addr().map_err(|source| BindError::Listen { address: options.bind, source })?;
+        let advertised = SocketAddr::new(advertised(&options, address), address.port());
+        let server = format!("https://{advertised}");
+        let admin_kubeconfig = options.data_dir.join("admin.kubeconfig");
+        let keys = prepare_keys(&options, advertised.ip(), server.clone(), admin_kubeconfig.clone()).await?;
+
+        let shared: SharedStore = store.clone();
+        let registry = Registry::new(shared, Arc::clone(&clock), options.cluster);
+        first_objects(&registry).await.map_err(PlaneError::FirstObjects)?;
+
+        let auth = Arc::new(Auth::new(
+            keys.pki.client_ca()?,
+            keys.pki.service_account_key()?,
+            Arc::new(registry.clone()),
+            Arc::clone(&clock),
+        ));
+        let hooks = Hooks {
+            authenticate: auth.clone(),
+            authorize: auth.clone(),
+            review: auth,
+            connect: Arc::new(crate::unconnected::Unconnected),
+        };
+        let api =
+            Api::new(registry.clone(), hooks, advertised.to_string(), ApiLimits::default(), tasks.token().clone());
+        let tls = tls::server_config(keys.serving, &ServerTls::default())?;
+        serve::serve("apiserver", listener, Some(tls), ApiService(api), ServeOptions::default(), tasks);
+        expiry::start(registry.clone(), tasks);
+        tracing::info!(%server, data = %options.data_dir.display(), "control plane serves");
+        Ok(Self { address, server, admin_kubeconfig, registry, store, pki: keys.pki })
+    }
+
+    /// Closes the store: accepted writes are done, the file is free for another process. Cancel and join the tasks first;
+    /// without this the file is closed with the process, and nothing answered is lost either.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
+    /// Returns the objects, for work inside this process.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Returns the keys and certificates: kubeconfigs and serving certificates for nodes are made of them.
+    pub fn pki(&self) -> &Arc<PlanePki> {
+        &self.pki
+    }
+}
+
+fn make_folder(path: &Path) -> Result<(), PlaneError> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| PlaneError::DataDir { path: path.to_owned(), source })
+}
+
+async fn open_store(path: PathBuf, clock: SharedClock) -> Result<Arc<DurableStore>, PlaneError> {
+    let options = DurableOptions::new(path, clock);
+    let opened = tokio::task::spawn_blocking(move || DurableStore::open(&options)).await;
+    Ok(Arc::new(opened.map_err(|_| PlaneError::Interrupted)??))
+}
+
+struct Keys {
+    pki: Arc<PlanePki>,
+    serving: Arc<ReloadableCertificate>,
+}
+
+async fn prepare_keys(
+    options: &PlaneOptions,
+    advertised: IpAddr,
+    server: String,
+    kubeconfig: PathBuf,
+) -> Result<Keys, PlaneError> {
+    let folder = options.data_dir.join("pki");
+    let mut further = options.names.clone();
+    for address in [advertised, IpAddr::V4(Ipv4Addr::LOCALHOST)] {
+        further.push(SubjectAltName::Ip(address));
+    }
+    further.push(SubjectAltName::Dns("localhost".to_owned()));
+    let service = options.cluster.service_address(0).unwrap_or(options.cluster.service_base);
+    let names = ServerNames { service: IpAddr::V4(service), domain: options.domain.clone(), further };
+    let now = options.clock.now();
+    let work = move || -> Result<Keys, PlaneError> {
+        let pki = PlanePki::prepare(&folder, &names, now)?;
+        write_kubeconfig(&kubeconfig, &pki.admin_kubeconfig(&server)?)?;
+        let (certificate, key) = pki.serving_files();
+        let serving = ReloadableCertificate::from_files(&certificate, &key)?;
+        Ok(Keys { pki: Arc::new(pki), serving })
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|_| PlaneError::Interrupted)?
+}
+
+fn advertised(options: &PlaneOptions, bound: SocketAddr) -> IpAddr {
+    options.advertise.unwrap_or_else(|| match bound.ip() {
+        address if address.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        address => address,
+    })
+}
+
+/// Makes what every cluster has.
+async fn first_objects(registry: &Registry) -> Result<(), ApiError> {
+    for name in SYSTEM_NAMESPACES {
+        let namespace = json!({"metadata": {"name": name}});
+        match registry.create(&NAMESPACES, "", namespace, &WriteOptions::default()).await {
+            Err(error) if !error.is_already_exists() => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
