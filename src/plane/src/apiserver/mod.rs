@@ -2,6 +2,7 @@
 
 mod admission;
 pub mod auth;
+pub mod connect;
 mod discovery;
 pub mod error;
 pub mod hooks;

@@ -27,6 +27,11 @@ impl Query {
         self.0.iter().find(|(own, _)| own == key).map_or("", |(_, value)| value)
     }
 
+    /// Returns all values of a key.
+    pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(own, _)| own == key).map(|(_, value)| value.as_str())
+    }
+
     /// Whether a key is set to something true.
     pub(crate) fn flag(&self, key: &str) -> bool {
         matches!(self.get(key), "1" | "t" | "T" | "true" | "TRUE" | "True")
