@@ -4,6 +4,7 @@
 pub mod conditions;
 pub mod defaults;
 pub mod dns;
+pub mod downward;
 pub mod duration;
 pub mod expand;
 pub mod flags;
@@ -20,5 +21,6 @@ pub mod qos;
 pub mod quantity;
 pub mod resources;
 pub mod restart;
+pub mod security;
 pub mod selector;
 pub mod service_env;
