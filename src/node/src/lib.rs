@@ -6,6 +6,7 @@ pub mod journal;
 pub mod logs;
 pub mod model;
 pub mod node;
+pub mod object;
 pub mod observe;
 pub mod pod;
 pub mod resource;

@@ -8,6 +8,7 @@
 //! its pod was told to end, and never make another pod wait.
 
 mod admit;
+pub mod config;
 mod container;
 mod hooks;
 mod inbox;

@@ -1,6 +1,6 @@
 //! What the agent writes on a container so that it is understood again after a restart.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort, HTTPGetAction, LifecycleHandler, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -16,8 +16,8 @@ const PORTS: &str = "io.kubernetes.container.ports";
 const POD_DELETION_GRACE: &str = "io.kubernetes.pod.deletionGracePeriod";
 const POD_TERMINATION_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
 
-pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> HashMap<String, String> {
-    let mut out = HashMap::new();
+pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
     let mut put = |key: &str, value: String| {
         out.insert(key.to_owned(), value);
     };

@@ -1,12 +1,12 @@
 //! The configuration of one container.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
+use longshore_api::expand;
 use longshore_api::quantity::Quantity;
 use longshore_api::resources::{self, Side};
 use longshore_api::security::ImageUser;
-use longshore_api::expand;
 use longshore_cri::{labels, v1};
 
 use super::sandbox::{resources_message, spec_of, unified};
@@ -85,8 +85,8 @@ pub fn container_config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfi
     })
 }
 
-fn labels_of(pod: &DesiredPod, container: &Container) -> HashMap<String, String> {
-    HashMap::from([
+fn labels_of(pod: &DesiredPod, container: &Container) -> BTreeMap<String, String> {
+    BTreeMap::from([
         (labels::CONTAINER_NAME.to_owned(), container.name.clone()),
         (labels::POD_NAME.to_owned(), pod.key.name.to_string()),
         (labels::POD_NAMESPACE.to_owned(), pod.key.namespace.to_string()),
@@ -118,7 +118,9 @@ fn huge_pages(container: &Container, facts: &NodeFacts) -> Vec<v1::HugepageLimit
     let asked = |size: &str| {
         let bytes = page_bytes(size)?;
         let entry = limits.iter().find(|(name, _)| {
-            name.strip_prefix("hugepages-").and_then(|text| Quantity::parse(text).ok()).is_some_and(|q| q.value() == bytes)
+            name.strip_prefix("hugepages-")
+                .and_then(|text| Quantity::parse(text).ok())
+                .is_some_and(|q| q.value() == bytes)
         });
         entry.and_then(|(_, limit)| u64::try_from(limit.value()).ok())
     };

@@ -127,11 +127,7 @@ fn from_objects(input: &EnvInput<'_>) -> Result<Vec<(String, String)>, ConfigErr
     Ok(out)
 }
 
-fn from_source(
-    input: &EnvInput<'_>,
-    variable: &EnvVar,
-    source: &EnvVarSource,
-) -> Result<Option<String>, ConfigError> {
+fn from_source(input: &EnvInput<'_>, variable: &EnvVar, source: &EnvVarSource) -> Result<Option<String>, ConfigError> {
     let namespace = &input.pod.key.namespace;
     let facts = downward::Facts {
         pod_ips: input.pod_ips,

@@ -49,7 +49,10 @@ pub fn mounts(input: &MountInput<'_>) -> Result<Vec<v1::Mount>, ConfigError> {
         let target = absolute(&mount.mount_path);
         own_hosts |= target == HOSTS;
         let volume = input.volumes.get(&mount.name).ok_or_else(|| {
-            ConfigError::new(format!("cannot find volume {:?} to mount into container {:?}", mount.name, container.name))
+            ConfigError::new(format!(
+                "cannot find volume {:?} to mount into container {:?}",
+                mount.name, container.name
+            ))
         })?;
         let host = input.sub_paths.get(&index).unwrap_or(&volume.path);
         out.push(v1::Mount {

@@ -1,6 +1,6 @@
 //! The configuration of a pod's sandbox.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use longshore_api::resources::{self, LinuxResources};
@@ -64,7 +64,7 @@ pub(super) fn spec_of(pod: &DesiredPod) -> Result<&PodSpec, ConfigError> {
     pod.pod.spec.as_ref().ok_or_else(|| ConfigError::new(format!("pod {} has no spec", pod.key)))
 }
 
-fn labels_of(pod: &DesiredPod) -> HashMap<String, String> {
+fn labels_of(pod: &DesiredPod) -> BTreeMap<String, String> {
     // The agent's own labels come last: by them it finds its pods again, whatever a manifest says.
     let own = [
         (labels::POD_NAME, pod.key.name.to_string()),
@@ -110,11 +110,11 @@ pub(super) fn resources_message(from: LinuxResources) -> v1::LinuxContainerResou
 }
 
 /// Entries of the unified hierarchy that hold for sandbox and containers alike.
-pub(super) fn unified(facts: &NodeFacts) -> HashMap<String, String> {
+pub(super) fn unified(facts: &NodeFacts) -> BTreeMap<String, String> {
     if facts.cgroup_v2 && !facts.single_process_oom_kill {
-        HashMap::from([("memory.oom.group".to_owned(), "1".to_owned())])
+        BTreeMap::from([("memory.oom.group".to_owned(), "1".to_owned())])
     } else {
-        HashMap::new()
+        BTreeMap::new()
     }
 }
 

@@ -106,11 +106,13 @@ pub(super) fn of_container(input: &ContainerInput<'_>) -> Result<v1::LinuxContai
         ..v1::LinuxContainerSecurityContext::default()
     };
     match (settings.run_as_user, input.image_user) {
-        (Some(id), _) | (None, ImageUser::Id(id)) => out.run_as_user = Some(number(id)),
+        (Some(id), _) => out.run_as_user = Some(number(id)),
+        (None, ImageUser::Id(id)) => out.run_as_user = Some(number(*id)),
         (None, ImageUser::Name(name)) => out.run_as_username.clone_from(name),
     }
     if !settings.proc_unmasked {
-        out.masked_paths = MASKED.iter().map(|path| (*path).to_owned()).chain(input.facts.extra_masked.clone()).collect();
+        out.masked_paths =
+            MASKED.iter().map(|path| (*path).to_owned()).chain(input.facts.extra_masked.clone()).collect();
         out.readonly_paths = READ_ONLY.iter().map(|path| (*path).to_owned()).collect();
     }
     Ok(out)

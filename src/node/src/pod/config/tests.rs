@@ -77,10 +77,9 @@ fn objects() -> Objects {
         json!({"metadata": {"name": "cm"}, "data": {"k1": "v1", "K_TWO": "two words", "bad-key": "x"}}),
     )
     .unwrap();
-    let secret: Secret = serde_json::from_value(
-        json!({"metadata": {"name": "sec"}, "data": {"user": "cm9vdA==", "pass": "cCQoeCk="}}),
-    )
-    .unwrap();
+    let secret: Secret =
+        serde_json::from_value(json!({"metadata": {"name": "sec"}, "data": {"user": "cm9vdA==", "pass": "cCQoeCk="}}))
+            .unwrap();
     Objects {
         config_maps: BTreeMap::from([
             ("cm".to_owned(), Lookup::Found(Arc::new(map))),
@@ -149,8 +148,8 @@ impl Shown {
     }
 }
 
-fn map(of: &std::collections::HashMap<String, String>) -> Value {
-    json!(of.iter().collect::<BTreeMap<_, _>>())
+fn map(of: &BTreeMap<String, String>) -> Value {
+    json!(of)
 }
 
 fn long(number: &v1::Int64Value) -> Value {
@@ -226,7 +225,11 @@ fn shown_sandbox(config: &v1::PodSandboxConfig) -> Value {
     let dns = config.dns_config.as_ref().map(|dns| {
         let mut options = dns.options.clone();
         options.sort();
-        Shown::new().put("servers", dns.servers.clone()).put("searches", dns.searches.clone()).put("options", options).end()
+        Shown::new()
+            .put("servers", dns.servers.clone())
+            .put("searches", dns.searches.clone())
+            .put("options", options)
+            .end()
     });
     let ports: Vec<Value> = config
         .port_mappings
@@ -272,11 +275,8 @@ fn shown_container(config: &v1::ContainerConfig) -> Value {
         .set("resources", linux.resources.as_ref().map(resources))
         .set("security_context", Some(security))
         .end();
-    let mut envs: Vec<(String, String)> = config
-        .envs
-        .iter()
-        .map(|env| (env.key.clone(), String::from_utf8(env.value.to_vec()).unwrap()))
-        .collect();
+    let mut envs: Vec<(String, String)> =
+        config.envs.iter().map(|env| (env.key.clone(), String::from_utf8(env.value.to_vec()).unwrap())).collect();
     envs.sort();
     let envs: Vec<Value> = envs.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect();
     let mounts: Vec<Value> = config
@@ -294,10 +294,7 @@ fn shown_container(config: &v1::ContainerConfig) -> Value {
     let image = config.image.as_ref().unwrap();
     Shown::new()
         .set("metadata", Some(Shown::new().put("name", metadata.name.clone()).put("attempt", metadata.attempt).end()))
-        .set(
-            "image",
-            Some(json!({"image": image.image, "user_specified_image": image.user_specified_image})),
-        )
+        .set("image", Some(json!({"image": image.image, "user_specified_image": image.user_specified_image})))
         .put("command", config.command.clone())
         .put("args", config.args.clone())
         .put("working_dir", config.working_dir.clone())
@@ -377,7 +374,9 @@ fn every_recorded_request_is_built_again() {
     let (mut sandboxes, mut containers) = (0, 0);
     for entry in std::fs::read_dir(recordings()).unwrap() {
         let case = entry.unwrap().file_name().into_string().unwrap();
-        let (Some(object), Some(calls)) = (recorded(&case, "object.json"), recorded(&case, "cri.json")) else { continue };
+        let (Some(object), Some(calls)) = (recorded(&case, "object.json"), recorded(&case, "cri.json")) else {
+            continue;
+        };
         // Its object was recorded before the second step.
         if case == "ephemeral" || case == "resize-cpu" {
             continue;
@@ -410,7 +409,11 @@ fn case_pod(case: &str) -> DesiredPod {
     desired(case, &recorded(case, "object.json").unwrap())
 }
 
-fn try_environment(pod: &DesiredPod, objects: &Objects, services: Option<&[ServiceFact]>) -> Result<Vec<(String, String)>, String> {
+fn try_environment(
+    pod: &DesiredPod,
+    objects: &Objects,
+    services: Option<&[ServiceFact]>,
+) -> Result<Vec<(String, String)>, String> {
     let spec = pod.pod.spec.as_ref().unwrap();
     environment(&EnvInput { pod, container: &spec.containers[0], objects, services, pod_ips: &[], facts: &facts() })
         .map_err(|error| error.message)
@@ -430,7 +433,11 @@ fn a_missing_key_is_named_as_recorded() {
 
 #[test]
 fn unread_services_hold_api_pods_back_but_not_static_ones() {
-    assert!(try_environment(&case_pod("minimal"), &objects(), None).unwrap_err().contains("services have not yet been read"));
+    assert!(
+        try_environment(&case_pod("minimal"), &objects(), None)
+            .unwrap_err()
+            .contains("services have not yet been read")
+    );
     assert_eq!(try_environment(&case_pod("static-pod"), &objects(), None), Ok(Vec::new()));
 }
 
@@ -442,7 +449,8 @@ fn own_variables_hide_service_variables_and_see_them() {
         {"name": "KUBERNETES_SERVICE_PORT", "value": "1"},
         {"name": "B", "value": "$(KUBERNETES_SERVICE_PORT)"}]);
     let env = try_environment(&desired("minimal", &object), &objects(), Some(&services())).unwrap();
-    let get = |name: &str| env.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
+    let get =
+        |name: &str| env.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
     assert_eq!(get("A"), ["10.96.0.1"]);
     assert_eq!(get("KUBERNETES_SERVICE_PORT"), ["1"]);
     assert_eq!(get("B"), ["1"]);
@@ -458,7 +466,8 @@ fn sub_paths_stay_inside() {
         if !expression.is_empty() {
             mount["subPathExpr"] = json!(expression);
         }
-        sub_path(&serde_json::from_value(mount).unwrap(), &[("N".to_owned(), "p1".to_owned())]).map_err(|error| error.message)
+        sub_path(&serde_json::from_value(mount).unwrap(), &[("N".to_owned(), "p1".to_owned())])
+            .map_err(|error| error.message)
     };
     assert_eq!(mount("", ""), Ok(None));
     assert_eq!(mount("a/b", ""), Ok(Some("a/b".into())));
