@@ -41,6 +41,11 @@ pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> BT
     out
 }
 
+/// JSON as Go writes it, which also escapes what HTML would take for markup.
+fn json_text(value: &Value) -> String {
+    value.to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
+}
+
 /// A JSON object whose fields keep this order: the stock agent's readers and tests compare text.
 #[derive(Default)]
 struct Object(Vec<String>);
@@ -48,7 +53,7 @@ struct Object(Vec<String>);
 impl Object {
     fn text(&mut self, key: &str, value: Option<&str>) {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            self.raw(key, &Value::from(value).to_string());
+            self.raw(key, &json_text(&Value::from(value)));
         }
     }
 
@@ -80,7 +85,7 @@ fn port(port: &ContainerPort) -> String {
 fn number_or_name(value: &IntOrString) -> String {
     match value {
         IntOrString::Int(number) => number.to_string(),
-        IntOrString::String(name) => Value::from(name.as_str()).to_string(),
+        IntOrString::String(name) => json_text(&Value::from(name.as_str())),
     }
 }
 
@@ -89,7 +94,7 @@ fn handler(hook: &LifecycleHandler) -> String {
     if let Some(exec) = &hook.exec {
         let mut inner = Object::default();
         if let Some(command) = &exec.command {
-            inner.raw("command", &Value::from(command.clone()).to_string());
+            inner.raw("command", &json_text(&Value::from(command.clone())));
         }
         out.raw("exec", &inner.end());
     }
@@ -120,8 +125,8 @@ fn http_get(get: &HTTPGetAction) -> String {
         .flatten()
         .map(|header| {
             let mut one = Object::default();
-            one.raw("name", &Value::from(header.name.as_str()).to_string());
-            one.raw("value", &Value::from(header.value.as_str()).to_string());
+            one.raw("name", &json_text(&Value::from(header.name.as_str())));
+            one.raw("value", &json_text(&Value::from(header.value.as_str())));
             one.end()
         })
         .collect();
