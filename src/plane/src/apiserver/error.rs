@@ -110,6 +110,9 @@ impl ApiError {
     /// 422 for an object that breaks rules.
     pub fn invalid(resource: &Resource, name: &str, causes: Vec<Cause>) -> Self {
         let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        // Upstream says each text once, and lists every cause.
+        let mut said = std::collections::HashSet::new();
+        let texts: Vec<String> = texts.into_iter().filter(|text| said.insert(text.clone())).collect();
         let list = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

@@ -22,6 +22,11 @@ impl From<Entry> for Object {
 }
 
 impl Object {
+    /// Returns an object that was not stored, as a dry run shows it.
+    pub(crate) fn unstored(object: &Value) -> Self {
+        Self { bytes: object.to_string().into(), revision: Revision(0) }
+    }
+
     /// Returns the parsed object.
     pub fn value(&self) -> Result<Value, ApiError> {
         parse(&self.bytes)

@@ -1,5 +1,7 @@
-//! Patches: JSON patch, merge patch and strategic merge patch on raw objects.
+//! Patches as requests bring them: media type and body in, changed object out. The rules live in the pure crate.
 
+use http::StatusCode;
+use longshore_api::patch::{self, PatchError, PatchKind};
 use serde_json::Value;
 
 use super::error::ApiError;
@@ -7,60 +9,57 @@ use super::resources::Resource;
 
 /// A patch as sent.
 #[derive(Debug, Clone)]
-pub enum Patch {
-    /// RFC 6902.
-    Json(json_patch::Patch),
-    /// RFC 7396.
-    Merge(Value),
-    /// Kubernetes' own: lists are merged by key.
-    Strategic(Value),
+pub struct Patch {
+    kind: PatchKind,
+    body: Value,
 }
 
-/// Operations of one JSON patch; the stock server's limit.
-const MAX_OPERATIONS: usize = 10_000;
-
 impl Patch {
+    /// Returns a merge patch (RFC 7396).
+    pub fn merge(body: Value) -> Self {
+        Self { kind: PatchKind::Merge, body }
+    }
+
+    /// Returns a strategic merge patch.
+    pub fn strategic(body: Value) -> Self {
+        Self { kind: PatchKind::Strategic, body }
+    }
+
     /// Reads a patch of a media type.
     pub fn parse(media_type: &str, body: &[u8]) -> Result<Self, ApiError> {
-        match media_type {
-            "application/json-patch+json" => {
-                let patch: json_patch::Patch = serde_json::from_slice(body).map_err(|error| undecodable(&error))?;
-                if patch.0.len() > MAX_OPERATIONS {
-                    let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}");
-                    return Err(ApiError::new(http::StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", text));
-                }
-                Ok(Self::Json(patch))
+        let kind = match PatchKind::from_content_type(media_type) {
+            Some(PatchKind::Apply) => {
+                return Err(ApiError::unsupported_media(
+                    "server-side apply is not served by this control plane; apply on the client's side (kubectl apply \
+                     --server-side=false)",
+                ));
             }
-            "application/merge-patch+json" => Ok(Self::Merge(object(body)?)),
-            "application/strategic-merge-patch+json" => Ok(Self::Strategic(object(body)?)),
-            "application/apply-patch+yaml" | "application/apply-patch+cbor" => Err(ApiError::unsupported_media(
-                "server-side apply is not served by this control plane yet; use client-side apply \
-                 (kubectl apply --server-side=false)",
-            )),
-            _ => Err(ApiError::unsupported_media_type()),
-        }
+            Some(kind) => kind,
+            None => return Err(ApiError::unsupported_media_type()),
+        };
+        let body: Value = serde_json::from_slice(body)
+            .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+        Ok(Self { kind, body })
     }
 
     /// Returns the patched object.
     pub fn apply(&self, resource: &Resource, old: &Value) -> Result<Value, ApiError> {
-        let mut object = old.clone();
-        match self {
-            Self::Json(patch) => json_patch::patch(&mut object, patch).map_err(|_| ApiError::bad_patch())?,
-            Self::Merge(patch) => json_patch::merge(&mut object, patch),
-            Self::Strategic(patch) => {
-                let _ = resource;
-                json_patch::merge(&mut object, patch);
-            }
+        let patched = match self.kind {
+            PatchKind::Json => patch::json(old, &self.body),
+            PatchKind::Merge => patch::merge(old, &self.body),
+            PatchKind::Strategic => patch::strategic(resource.kind, old, &self.body),
+            PatchKind::Apply => return Err(ApiError::unsupported_media_type()),
+        };
+        let object = patched.map_err(|error| match error {
+            PatchError::BadRequest(text) => ApiError::bad_request(text),
+            PatchError::TooLarge(text) => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", text),
+            PatchError::Unprocessable => ApiError::bad_patch(),
+            PatchError::Internal(text) => ApiError::internal(text),
+        })?;
+        if object.is_object() {
+            Ok(object)
+        } else {
+            Err(ApiError::bad_request("the patched object is no longer a JSON object"))
         }
-        Ok(object)
     }
-}
-
-fn object(body: &[u8]) -> Result<Value, ApiError> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| undecodable(&error))?;
-    if value.is_object() { Ok(value) } else { Err(ApiError::bad_request("the patch must be a JSON object")) }
-}
-
-fn undecodable(error: &serde_json::Error) -> ApiError {
-    ApiError::bad_request(format!("error decoding patch: {error}"))
 }

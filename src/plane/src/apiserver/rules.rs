@@ -1,9 +1,11 @@
 //! The seam to the pure rules: turns their findings into causes.
 
+use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::error::Cause;
-use super::object::{list, meta};
+use super::object::meta;
 use super::resources::{NameRule, Resource};
 use longshore_api::names;
 
@@ -51,23 +53,7 @@ pub(crate) fn pod_causes(_pod: &Value) -> Vec<Cause> {
     Vec::new()
 }
 
-/// Returns a pod's class of service.
+/// Returns a pod's class of service. Types were checked before.
 pub(crate) fn qos(pod: &Value) -> &'static str {
-    let mut guaranteed = true;
-    let mut any = false;
-    for pointer in ["/spec/initContainers", "/spec/containers"] {
-        for container in list(pod, pointer) {
-            for resource in ["cpu", "memory"] {
-                let value = |kind: &str| container.pointer(&format!("/resources/{kind}/{resource}"));
-                let (request, limit) = (value("requests"), value("limits"));
-                any |= request.is_some() || limit.is_some();
-                guaranteed &= limit.is_some() && (request.is_none() || request == limit);
-            }
-        }
-    }
-    match (any, guaranteed) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
-    }
+    Pod::deserialize(pod).map_or("BestEffort", |pod| longshore_api::qos::of(&pod).as_str())
 }

@@ -8,7 +8,7 @@ use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{Object, default, draft, drop_nulls, meta, metadata, tidy_metadata};
 use crate::apiserver::resources::{NAMESPACES, Resource, SERVICES};
 use crate::apiserver::rules;
-use crate::store::{Revision, StoreError};
+use crate::store::StoreError;
 
 /// Tries of a generated name that turns out to be taken.
 const NAME_TRIES: usize = 8;
@@ -69,14 +69,13 @@ impl Registry {
             return Err(ApiError::invalid(resource, &name, causes));
         }
         let key = resource.key(namespace, &name);
-        let draft = draft(&object);
         if options.dry_run {
             if self.store.get(&key).is_some() {
                 return Err(ApiError::already_exists(resource, &name));
             }
-            return Ok(Object { bytes: draft.render("").into(), revision: Revision(0) });
+            return Ok(Object::unstored(&object));
         }
-        match self.store.create(&key, draft).await {
+        match self.store.create(&key, draft(&object)).await {
             Ok(entry) => Ok(entry.into()),
             Err(StoreError::Exists { .. }) => Err(ApiError::already_exists(resource, &name)),
             Err(error) => Err(ApiError::from_store(&error, resource, &name)),

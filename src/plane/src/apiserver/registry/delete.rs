@@ -16,7 +16,7 @@ use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{Object, draft, list, meta, metadata, text, time};
 use crate::apiserver::resources::{NAMESPACES, PODS, Resource};
 use crate::apiserver::strategy::grace_of;
-use crate::store::{Entry, Revision, StoreError};
+use crate::store::{Entry, StoreError};
 
 /// How to delete.
 #[derive(Debug, Clone, Default)]
@@ -67,10 +67,10 @@ impl Registry {
                 Next::Gone(object) => (object, true),
                 Next::Waits(object) => (object, false),
             };
-            let draft = draft(&object);
             if options.write.dry_run {
-                return Ok(Deletion { object: Object { bytes: draft.render("").into(), revision: Revision(0) }, gone });
+                return Ok(Deletion { object: Object::unstored(&object), gone });
             }
+            let draft = draft(&object);
             let written = if gone {
                 self.store.delete(&entry.key, entry.revision, draft).await
             } else {

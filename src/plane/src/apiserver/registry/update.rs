@@ -10,7 +10,7 @@ use crate::apiserver::object::{Object, child, copy, draft, drop_nulls, list, met
 use crate::apiserver::patch::Patch;
 use crate::apiserver::resources::{NAMESPACES, Resource};
 use crate::apiserver::rules;
-use crate::store::{Entry, Revision, StoreError};
+use crate::store::{Entry, StoreError};
 
 /// Which part of an object is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,10 +174,10 @@ impl Registry {
         if object == *old {
             return Ok(Step::Done(entry.clone().into()));
         }
-        let draft = draft(&object);
         if options.dry_run {
-            return Ok(Step::Done(Object { bytes: draft.render("").into(), revision: Revision(0) }));
+            return Ok(Step::Done(Object::unstored(&object)));
         }
+        let draft = draft(&object);
         let written = if is_released(resource, &object) {
             self.store.delete(&entry.key, entry.revision, draft).await
         } else {

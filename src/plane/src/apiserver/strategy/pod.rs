@@ -32,6 +32,10 @@ impl Strategy for Pods {
     }
 
     fn prepare_create(&self, object: &mut Value) {
+        if let Some(pod) = object.as_object_mut() {
+            // What a client sends as status, a class included, does not count at birth.
+            pod.remove("status");
+        }
         let class = rules::qos(object);
         object["status"] = json!({"phase": "Pending", "qosClass": class});
     }
