@@ -104,6 +104,17 @@ impl CriError {
         self.kind == ErrorKind::DeadlineExceeded
     }
 
+    /// The id of the sandbox or container that has the name asked for, when that is why a create failed. The runtime may
+    /// still be making it on behalf of an earlier call whose answer was lost. Runtimes have no code of their own for
+    /// this (containerd: `Unknown` up to 1.7, then `FailedPrecondition`), so here alone the words must be read.
+    pub fn name_reserved_for(&self) -> Option<&str> {
+        if !matches!(self.rpc, "RunPodSandbox" | "CreateContainer") {
+            return None;
+        }
+        let owner = self.message.rsplit_once("is reserved for \"")?.1.strip_suffix('"')?;
+        (!owner.is_empty()).then_some(owner)
+    }
+
     /// Says whether the call may have been done although it failed: look before doing it again.
     pub fn is_uncertain(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::DeadlineExceeded | ErrorKind::Cancelled)
@@ -151,6 +162,15 @@ mod tests {
         assert_eq!(error.to_string(), "rpc error: code = Unknown desc = no such file");
         let error = CriError::from_status("StopContainer", &Status::cancelled("x"));
         assert_eq!(error.to_string(), "rpc error: code = Canceled desc = x");
+    }
+
+    #[test]
+    fn who_has_a_name_is_read_from_the_words() {
+        let message = "failed to reserve container name \"a_b\": name \"a_b\" is reserved for \"0f3\"";
+        let error = |rpc, message: &str| CriError::new(rpc, ErrorKind::Other(Code::Unknown), message);
+        assert_eq!(error("CreateContainer", message).name_reserved_for(), Some("0f3"));
+        assert_eq!(error("StartContainer", message).name_reserved_for(), None);
+        assert_eq!(error("RunPodSandbox", "no space left").name_reserved_for(), None);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub trait RuntimeService: Send + Sync + Debug + 'static {
     /// Makes and starts a sandbox with its network. Deadline: twice the usual.
     async fn run_pod_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<v1::RunPodSandboxResponse, CriError>;
 
-    /// Stops all containers of a sandbox, then its network. Idempotent.
+    /// Stops all containers of a sandbox, then its network. Idempotent, but `NotFound` from containerd 1.6 when it is gone.
     async fn stop_pod_sandbox(
         &self,
         request: v1::StopPodSandboxRequest,
@@ -67,7 +67,8 @@ pub trait RuntimeService: Send + Sync + Debug + 'static {
     async fn start_container(&self, request: v1::StartContainerRequest)
     -> Result<v1::StartContainerResponse, CriError>;
 
-    /// Stops a container: signal, then SIGKILL after the timeout. Deadline: that timeout plus the usual. Idempotent.
+    /// Stops a container: signal, then SIGKILL after the timeout. Deadline: that timeout plus the usual.
+    /// Idempotent, but may be `NotFound` when it is gone.
     async fn stop_container(&self, request: v1::StopContainerRequest) -> Result<v1::StopContainerResponse, CriError>;
 
     /// Removes a container, killing it first. Idempotent.

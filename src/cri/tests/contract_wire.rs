@@ -1,5 +1,7 @@
 //! What is generated from `proto/cri-v1.proto` is the wire contract in `data/cri-v1.tsv`, row by row, both ways.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeSet;
 
 use prost::Message as _;

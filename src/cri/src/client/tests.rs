@@ -83,7 +83,7 @@ async fn errors_keep_the_code_and_words_of_the_runtime() {
     assert_eq!(
         error.to_string(),
         format!(
-            "rpc error: code = Unknown desc = failed to reserve sandbox name \"a_default_a_0\": name \"a_default_a_0\" \
+            "rpc error: code = FailedPrecondition desc = failed to reserve sandbox name \"a_default_a_0\": name \"a_default_a_0\" \
              is reserved for \"{first}\""
         )
     );

@@ -54,7 +54,7 @@ impl ImageService for World {
     }
 
     async fn stream_images(&self, _: v1::StreamImagesRequest) -> Result<Streaming<v1::StreamImagesResponse>, CriError> {
-        Err(super::runtime::unimplemented("StreamImages"))
+        Err(super::make::unimplemented("StreamImages"))
     }
 
     async fn image_status(&self, request: v1::ImageStatusRequest) -> Result<v1::ImageStatusResponse, CriError> {

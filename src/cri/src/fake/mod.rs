@@ -10,6 +10,7 @@
 mod failpoints;
 mod gate;
 mod images;
+mod make;
 mod program;
 mod runtime;
 mod serve;

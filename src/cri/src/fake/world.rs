@@ -30,6 +30,9 @@ pub struct FakeOptions {
     pub events: bool,
     /// The cgroup driver that it tells; `None`: it does not know the call.
     pub cgroup_driver: Option<v1::CgroupDriver>,
+    /// Whether it answers as containerd 1.6 where later ones differ: a taken name is `Unknown` and not
+    /// `FailedPrecondition`, and stopping a sandbox that is gone is an error.
+    pub old_answers: bool,
     /// Whether it fills `user` in container statuses.
     pub container_user: bool,
     /// Whether programs' output is written to the container's log file.
@@ -48,6 +51,7 @@ impl Default for FakeOptions {
         Self {
             events: true,
             cgroup_driver: Some(v1::CgroupDriver::Cgroupfs),
+            old_answers: false,
             container_user: true,
             log_files: false,
             any_image: true,
@@ -60,7 +64,14 @@ impl Default for FakeOptions {
 impl FakeOptions {
     /// A runtime without events, as containerd 1.6 is.
     pub fn without_events() -> Self {
-        Self { events: false, cgroup_driver: None, container_user: false, version: "1.6.20", ..Self::default() }
+        Self {
+            events: false,
+            cgroup_driver: None,
+            old_answers: true,
+            container_user: false,
+            version: "1.6.20",
+            ..Self::default()
+        }
     }
 }
 
@@ -110,7 +121,7 @@ pub struct World {
     /// Grows when a container ends.
     ends: watch::Sender<u64>,
     tasks: Tasks,
-    this: Weak<World>,
+    this: Weak<Self>,
 }
 
 impl fmt::Debug for World {
