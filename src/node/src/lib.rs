@@ -10,6 +10,7 @@ pub mod object;
 pub mod observe;
 pub mod pod;
 pub mod resource;
+pub mod server;
 pub mod settings;
 pub mod telemetry;
 
