@@ -16,11 +16,13 @@ use longshore_util::clock::{SharedClock, SystemClock};
 use serde_json::json;
 
 use crate::apiserver::auth::Auth;
+use crate::apiserver::connect::NodeConnector;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::hooks::Hooks;
 use crate::apiserver::registry::{ClusterFacts, Registry, WriteOptions};
 use crate::apiserver::resources::NAMESPACES;
 use crate::apiserver::server::{Api, ApiLimits, ApiService};
+use crate::controllers::{self, ControllerOptions};
 use crate::expiry;
 use crate::pki::{PlanePki, PlanePkiError, ServerNames, write_kubeconfig};
 use crate::store::{DurableOptions, DurableStore, OpenError, SharedStore};
@@ -43,6 +45,9 @@ pub struct PlaneOptions {
     pub cluster: ClusterFacts,
     /// Domain of the cluster.
     pub domain: String,
+    /// Whether nodes must show a serving certificate of the plane's authority ([`PlanePki::node_server`] makes one).
+    /// Without, any is taken, as upstream does without `--kubelet-certificate-authority`.
+    pub check_nodes: bool,
     /// Wall-clock time.
     pub clock: SharedClock,
 }
@@ -57,6 +62,7 @@ impl PlaneOptions {
             names: Vec::new(),
             cluster: ClusterFacts::default(),
             domain: "cluster.local".to_owned(),
+            check_nodes: false,
             clock: Arc::new(SystemClock),
         }
     }
@@ -130,17 +136,18 @@ impl Plane {
             Arc::new(registry.clone()),
             Arc::clone(&clock),
         ));
-        let hooks = Hooks {
-            authenticate: auth.clone(),
-            authorize: auth.clone(),
-            review: auth,
-            connect: Arc::new(crate::unconnected::Unconnected),
-        };
+        let checked = options.check_nodes.then(|| keys.pki.authority_pem());
+        let objects = Arc::new(registry.clone());
+        let connector = NodeConnector::new(objects, &keys.pki.kubelet_client()?, checked, tasks.clone())?;
+        let hooks =
+            Hooks { authenticate: auth.clone(), authorize: auth.clone(), review: auth, connect: Arc::new(connector) };
         let api =
             Api::new(registry.clone(), hooks, advertised.to_string(), ApiLimits::default(), tasks.token().clone());
         let tls = tls::server_config(keys.serving, &ServerTls::default())?;
         serve::serve("apiserver", listener, Some(tls), ApiService(api), ServeOptions::default(), tasks);
         expiry::start(registry.clone(), tasks);
+        let authority_pem = keys.pki.authority_pem().to_owned();
+        controllers::start(&registry, &ControllerOptions { authority_pem, apiserver: advertised }, tasks);
         tracing::info!(%server, data = %options.data_dir.display(), "control plane serves");
         Ok(Self { address, server, admin_kubeconfig, registry, store, pki: keys.pki })
     }

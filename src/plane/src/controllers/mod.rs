@@ -1,0 +1,43 @@
+//! The loops that make a cluster of one node work: what each namespace has, emptying of deleted ones, pods to nodes.
+//!
+//! All are level-triggered: a feed says which objects may have changed, the loop reads how they are now. They write
+//! through the registry like any client and hold nothing that a restart would miss.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use longshore_util::Tasks;
+
+use crate::apiserver::registry::Registry;
+
+mod binder;
+mod content;
+mod emptier;
+mod events;
+mod feed;
+mod fit;
+mod orphans;
+mod service;
+
+#[cfg(test)]
+mod tests;
+
+/// What the loops need to know of the cluster.
+#[derive(Debug, Clone)]
+pub struct ControllerOptions {
+    /// The authority that pods need to trust the apiserver (PEM).
+    pub authority_pem: String,
+    /// Where the apiserver listens.
+    pub apiserver: SocketAddr,
+}
+
+/// Starts all loops on `tasks`.
+pub fn start(registry: &Registry, options: &ControllerOptions, tasks: &Tasks) {
+    let content = content::Content::new(registry.clone(), options.authority_pem.clone());
+    tasks.essential("namespace-content", content.run(tasks.token().clone()));
+    tasks.essential("namespace-emptier", emptier::run(registry.clone(), tasks.token().clone()));
+    tasks.essential("kubernetes-service", service::run(registry.clone(), options.apiserver, tasks.token().clone()));
+    let binder = binder::Binder::new(registry.clone(), Arc::new(events::Events::new(registry.clone())), tasks.clone());
+    tasks.essential("binder", binder.run());
+    tasks.essential("orphaned-pods", orphans::run(registry.clone(), tasks.token().clone()));
+}

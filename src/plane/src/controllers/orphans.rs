@@ -1,0 +1,94 @@
+//! Removes pods of nodes that are gone: nobody else would ever end them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::feed::Feed;
+use crate::apiserver::error::ApiError;
+use crate::apiserver::object::{meta, text};
+use crate::apiserver::registry::{DeleteOptions, Registry};
+use crate::apiserver::resources::{NODES, PODS};
+
+/// A node that is missing for a moment may come back: agents register anew after their object was deleted.
+const QUARANTINE: Duration = Duration::from_secs(40);
+
+pub(super) async fn run(registry: Registry, token: CancellationToken) {
+    let mut nodes = Feed::new(&registry, &NODES);
+    let mut missing: BTreeMap<String, Instant> = BTreeMap::new();
+    let mut first = true;
+    loop {
+        let due = missing.values().min().copied();
+        let changed = tokio::select! {
+            biased;
+            () = token.cancelled() => return,
+            changed = nodes.next() => changed,
+            () = sleep_until(due) => Default::default(),
+        };
+        let now = Instant::now();
+        for (_, name) in changed {
+            if registry.get(&NODES, "", &name).is_ok() {
+                missing.remove(&name);
+            } else {
+                missing.entry(name).or_insert(now + QUARANTINE);
+            }
+        }
+        // Nodes that were deleted while we did not run.
+        if std::mem::take(&mut first) {
+            for name in nodes_of_pods(&registry).into_iter().filter(|name| registry.get(&NODES, "", name).is_err()) {
+                missing.entry(name).or_insert(now + QUARANTINE);
+            }
+        }
+        for name in ripe(&missing, now) {
+            match remove(&registry, &name).await {
+                Ok(()) => {
+                    missing.remove(&name);
+                }
+                Err(error) => {
+                    tracing::warn!(node = %name, %error, "pods of a node that is gone could not be removed");
+                    missing.insert(name, now + QUARANTINE);
+                }
+            }
+        }
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn ripe(missing: &BTreeMap<String, Instant>, now: Instant) -> Vec<String> {
+    missing.iter().filter(|(_, due)| **due <= now).map(|(name, _)| name.clone()).collect()
+}
+
+fn nodes_of_pods(registry: &Registry) -> Vec<String> {
+    let pods = registry.list_values(&PODS, "").map(|(pods, _)| pods).unwrap_or_default();
+    let mut names: Vec<String> = pods.iter().map(|pod| text(pod, "/spec/nodeName").to_owned()).collect();
+    names.sort();
+    names.dedup();
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+async fn remove(registry: &Registry, node: &str) -> Result<(), ApiError> {
+    if registry.get(&NODES, "", node).is_ok() {
+        return Ok(());
+    }
+    let (pods, _) = registry.list_values(&PODS, "")?;
+    for pod in pods.iter().filter(|pod| text(pod, "/spec/nodeName") == node) {
+        let options =
+            DeleteOptions { grace: Some(0), uid: Some(meta(pod, "uid").to_owned()), ..DeleteOptions::default() };
+        match registry.delete(&PODS, meta(pod, "namespace"), meta(pod, "name"), &options).await {
+            Ok(_) => tracing::info!(pod = %format!("{}/{}", meta(pod, "namespace"), meta(pod, "name")), %node,
+                "removed a pod of a node that is gone"),
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
