@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::Path;
 
 /// The interface of the default route, IPv4 before IPv6.
@@ -41,9 +41,9 @@ pub fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
     for entry in nix::ifaddrs::getifaddrs()? {
         let Some(address) = entry.address else { continue };
         if let Some(v4) = address.as_sockaddr_in() {
-            found.push((entry.interface_name, IpAddr::V4(Ipv4Addr::from(v4.ip()))));
+            found.push((entry.interface_name, IpAddr::V4(v4.ip())));
         } else if let Some(v6) = address.as_sockaddr_in6() {
-            found.push((entry.interface_name, IpAddr::V6(Ipv6Addr::from(v6.ip()))));
+            found.push((entry.interface_name, IpAddr::V6(v6.ip())));
         }
     }
     Ok(found)

@@ -85,8 +85,8 @@ impl Correlator {
 
     /// Remembers what the API has: the next same occurrence counts on from there.
     pub(super) fn written(&mut self, entry: &Entry) {
-        let state = || Counted { name: entry.name.clone(), first: entry.first, count: entry.count };
-        *self.counted.entry(entry.key, state) = state();
+        let state = Counted { name: entry.name.clone(), first: entry.first, count: entry.count };
+        self.counted.put(entry.key, state);
     }
 
     fn is_one_of_many(&mut self, group: u64, message: &str, now: Timestamp) -> bool {
@@ -169,14 +169,23 @@ impl<T> Bounded<T> {
         Self { map: HashMap::new(), tick: 0 }
     }
 
+    fn put(&mut self, key: u64, value: T) {
+        self.make_room_for(key);
+        self.map.insert(key, (self.tick, value));
+    }
+
     fn entry(&mut self, key: u64, fresh: impl FnOnce() -> T) -> &mut T {
+        self.make_room_for(key);
+        let slot = self.map.entry(key).or_insert_with(|| (0, fresh()));
+        slot.0 = self.tick;
+        &mut slot.1
+    }
+
+    fn make_room_for(&mut self, key: u64) {
         self.tick += 1;
         if self.map.len() >= CACHE_ENTRIES && !self.map.contains_key(&key) {
             self.forget_a_quarter();
         }
-        let slot = self.map.entry(key).or_insert_with(|| (0, fresh()));
-        slot.0 = self.tick;
-        &mut slot.1
     }
 
     fn forget_a_quarter(&mut self) {

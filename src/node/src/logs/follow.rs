@@ -44,10 +44,7 @@ impl Follower {
             tokio::time::sleep(limit.min(BLIND_PERIOD)).await;
             return Change::Written;
         };
-        let mut event = match tokio::time::timeout(limit, stream.next()).await {
-            Ok(event) => event,
-            Err(_) => return Change::Nothing,
-        };
+        let Ok(mut event) = tokio::time::timeout(limit, stream.next()).await else { return Change::Nothing };
         let mut change = Change::Written;
         // All that wait are taken as one, so that a chatty container costs one look and not one per line.
         loop {

@@ -69,7 +69,7 @@ pub async fn open(
     let open_error = |source| OpenError::Open { path: path.to_owned(), source };
     let real = tokio::fs::canonicalize(path).await.map_err(open_error)?;
     // Watch before reading: what is written in between is not missed.
-    let follower = options.follow.then(|| Follower::new(real.parent().unwrap_or(Path::new("/"))));
+    let follower = options.follow.then(|| Follower::new(real.parent().unwrap_or_else(|| Path::new("/"))));
     let mut file = File::open(&real).await.map_err(open_error)?;
     if let Some(lines) = options.tail {
         let read_error = |source| OpenError::Read { path: path.to_owned(), source };

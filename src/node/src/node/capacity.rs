@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use longshore_api::resources::{Amounts, amounts};
 use longshore_host::facts::MachineFacts;
 
 use super::NodeOptions;
@@ -84,6 +85,11 @@ impl Capacity {
             hugepages,
             pods: if per_core > 0 { per_core.min(max_pods) } else { max_pods },
         }
+    }
+
+    /// What pods may use, as amounts to reckon with.
+    pub fn allocatable_amounts(&self) -> Amounts {
+        amounts(Some(&self.allocatable()))
     }
 
     /// `status.capacity`.

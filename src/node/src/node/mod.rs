@@ -125,6 +125,11 @@ impl NodeHandle {
         self.addresses.borrow().clone()
     }
 
+    /// The node's addresses, now and as they change.
+    pub fn addresses(&self) -> channel::Receiver<Vec<IpAddr>> {
+        self.addresses.clone()
+    }
+
     /// The Node object as last seen in the API.
     pub fn node(&self) -> Option<Arc<Node>> {
         self.node.borrow().clone()

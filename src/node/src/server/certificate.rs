@@ -29,7 +29,7 @@ pub(super) fn serving(
         match ReloadableCertificate::from_files(&certificate, &key) {
             Ok(loaded) if is_good(&loaded, clock) => return Ok(loaded),
             Ok(_) => {
-                tracing::info!(path = %certificate.display(), "self-signed serving certificate ends; making a new one")
+                tracing::info!(path = %certificate.display(), "self-signed serving certificate ends; making a new one");
             }
             Err(error) => tracing::warn!(%error, "self-signed serving certificate cannot be used; making a new one"),
         }

@@ -5,6 +5,7 @@ mod authn;
 mod authz;
 mod cache;
 mod certificate;
+mod config;
 mod container_logs;
 mod health;
 mod listen;
@@ -28,6 +29,7 @@ use longshore_transport::serve::BindError;
 use longshore_transport::tls::{MinVersion, TlsConfigError};
 use longshore_util::clock::SharedClock;
 
+pub use config::health_address;
 pub use health::{HealthCheck, HealthChecks};
 pub use listen::{ServerHandle, start, start_health};
 

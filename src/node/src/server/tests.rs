@@ -396,7 +396,6 @@ async fn commands_are_run_for_their_output() {
         exit_code: i32::from(request.cmd.len() != 2),
         stdout: request.cmd.join("|").into_bytes(),
         stderr: b"err".to_vec(),
-        ..longshore_cri::fake::ExecReply::default()
     });
     let router = world.router();
     let post = |path: &str| Request::post(path).body(Body::empty()).unwrap();
