@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{ContainerId, PodUid, SandboxId};
-use crate::pod::BackoffEntry;
+use crate::pod::{BackoffEntry, LinuxUser};
 
 /// The newest record version that this agent writes and reads.
 pub(super) const VERSION: u32 = 1;
@@ -132,6 +132,9 @@ pub struct InstanceFacts {
     /// Image as the runtime resolved it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image_ref: String,
+    /// The user of its first process, where the runtime tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<LinuxUser>,
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<ExitFacts>,

@@ -69,6 +69,13 @@ impl Journal {
         Ok((Self { writer: Arc::new(writer) }, facts))
     }
 
+    /// The same, written on the caller's thread.
+    #[cfg(test)]
+    pub(crate) fn open_inline(folder: &Path) -> Result<(Self, Facts), JournalError> {
+        let (log, facts) = log::Log::open(folder)?;
+        Ok((Self { writer: Arc::new(writer::Writer::inline(log)) }, facts))
+    }
+
     /// Takes the newest facts of a pod; never blocks. A newer put replaces one that was not written yet.
     pub fn put(&self, uid: &PodUid, facts: PodFacts) -> Ticket {
         Ticket(self.writer.put(uid.clone(), Some(facts)))

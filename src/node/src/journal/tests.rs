@@ -12,6 +12,7 @@ fn facts(name: &str, attempt: u32) -> PodFacts {
         started: true,
         image: String::new(),
         image_ref: String::new(),
+        user: None,
         exit: None,
     };
     facts.containers.entry("c".into()).or_default().put(instance);

@@ -36,6 +36,9 @@ struct Shared {
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
+    /// Writes on the caller's thread: paused time in tests must not run on while a thread writes.
+    #[cfg(test)]
+    inline: Option<Mutex<Log>>,
 }
 
 impl Writer {
@@ -57,11 +60,33 @@ impl Writer {
             shared.written.send_replace(u64::MAX);
             shared.synced.send_replace(u64::MAX);
         }
-        Self { shared, thread }
+        Self {
+            shared,
+            thread,
+            #[cfg(test)]
+            inline: None,
+        }
+    }
+
+    /// A writer without a thread.
+    #[cfg(test)]
+    pub(super) fn inline(log: Log) -> Self {
+        let shared = Arc::new(Shared {
+            pending: Mutex::new(Pending::default()),
+            ready: Condvar::new(),
+            written: watch::Sender::new(u64::MAX),
+            synced: watch::Sender::new(u64::MAX),
+        });
+        Self { shared, thread: None, inline: Some(Mutex::new(log)) }
     }
 
     /// Hands a record over; returns its number.
     pub(super) fn put(&self, uid: PodUid, facts: Option<PodFacts>) -> u64 {
+        #[cfg(test)]
+        if let Some(log) = &self.inline {
+            log.lock().append(&[(uid, facts)]).unwrap();
+            return 0;
+        }
         let mut pending = self.shared.pending.lock();
         pending.records.insert(uid, facts);
         pending.last += 1;

@@ -34,7 +34,7 @@ pub struct Sandbox {
 }
 
 /// The user a container's first process got.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LinuxUser {
     /// User id.
     pub uid: i64,

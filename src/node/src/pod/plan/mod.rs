@@ -262,7 +262,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
     }
     match sandbox(input, &mut plan) {
         SandboxState::Good(id) => {
-            doubled(input, &mut plan);
+            doubled(input, &id, &mut plan);
             match init::progress(input, &id, &mut plan) {
                 init::Progress::Done => {
                     plan.initialized = true;
@@ -339,18 +339,13 @@ fn worth_a_new_sandbox(input: &Input<'_>) -> bool {
     !input.wanted.apps.iter().all(done)
 }
 
-/// Two live containers of one name must never be: the older ones go.
-fn doubled(input: &Input<'_>, plan: &mut Plan) {
-    let mut seen: Vec<&str> = Vec::new();
-    for instance in input.observed.containers.iter().filter(|c| c.state == InstanceState::Running) {
-        if seen.contains(&instance.name.as_str()) {
-            plan.actions.push(Action::Kill {
-                id: instance.id.clone(),
-                name: instance.name.clone(),
-                reason: KillReason::Doubled,
-            });
-        } else {
-            seen.push(&instance.name);
+/// Two live containers of one name must never be: what is not the newest of its name here goes first.
+fn doubled(input: &Input<'_>, sandbox: &SandboxId, plan: &mut Plan) {
+    let live = |c: &&Instance| matches!(c.state, InstanceState::Running | InstanceState::Unknown);
+    for instance in input.observed.containers.iter().filter(live) {
+        let newest = input.observed.newest_in(&instance.name, sandbox);
+        if newest.is_none_or(|newest| newest.id != instance.id) {
+            kill(instance, KillReason::Doubled, plan);
         }
     }
 }

@@ -1,1 +1,382 @@
 //! Tables and properties of the plan.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::pod::observed::Sandbox;
+
+const NOW: i64 = 1_000_000;
+
+fn now() -> Timestamp {
+    Timestamp::from_second(NOW).unwrap()
+}
+
+fn member(name: &str, role: Role, restart: Restart) -> Member {
+    Member { name: name.into(), role, hash: "h".into(), restart }
+}
+
+fn wanted(restart: Restart, init: &[(&str, Role)], apps: &[&str]) -> Wanted {
+    let init_rule = if restart == Restart::Never { Restart::Never } else { Restart::OnFailure };
+    Wanted {
+        restart,
+        host_network: false,
+        init: init
+            .iter()
+            .map(|(n, role)| member(n, *role, if *role == Role::Sidecar { Restart::Always } else { init_rule }))
+            .collect(),
+        apps: apps.iter().map(|n| member(n, Role::App, restart)).collect(),
+    }
+}
+
+fn sandbox(attempt: u32, ready: bool) -> Sandbox {
+    Sandbox {
+        id: format!("s{attempt}").into(),
+        attempt,
+        ready,
+        created_at: i64::from(attempt) + 1,
+        ips: vec!["10.0.0.1".into()],
+    }
+}
+
+fn instance(name: &str, attempt: u32, state: InstanceState, code: i32) -> Instance {
+    Instance {
+        id: format!("{name}-{attempt}").into(),
+        name: name.into(),
+        attempt,
+        sandbox: "s0".into(),
+        state,
+        created_at: i64::from(attempt) + 1,
+        started_at: 1,
+        finished_at: if state == InstanceState::Exited { (NOW - 1) * 1_000_000_000 } else { 0 },
+        exit_code: code,
+        reason: String::new(),
+        message: String::new(),
+        image: String::new(),
+        image_ref: String::new(),
+        hash: "h".into(),
+        termination_file: None,
+        log_path: String::new(),
+        user: None,
+    }
+}
+
+#[derive(Debug, Default)]
+struct World {
+    observed: Observed,
+    backoffs: BTreeMap<String, BackoffEntry>,
+    holds: BTreeMap<String, Timestamp>,
+    counted: BTreeMap<String, u32>,
+}
+
+impl World {
+    fn with(sandboxes: Vec<Sandbox>, containers: Vec<Instance>) -> Self {
+        let mut observed = Observed { sandboxes, containers };
+        observed.sort();
+        Self { observed, ..Self::default() }
+    }
+
+    fn plan(&self, wanted: &Wanted) -> Plan {
+        self.plan_at(wanted, false, now())
+    }
+
+    fn plan_at(&self, wanted: &Wanted, terminating: bool, now: Timestamp) -> Plan {
+        plan(&Input {
+            wanted,
+            observed: &self.observed,
+            backoffs: &self.backoffs,
+            holds: &self.holds,
+            counted: &self.counted,
+            terminating,
+            now,
+        })
+    }
+}
+
+/// Steps in short: `+sandbox0 c0 kill:c ...`, `fin` at the end when the pod is over.
+fn short(plan: &Plan) -> String {
+    let mut words: Vec<String> = plan
+        .actions
+        .iter()
+        .map(|action| match action {
+            Action::Kill { id, .. } => format!("kill:{id}"),
+            Action::StopSandbox(id) => format!("stop:{id}"),
+            Action::CreateSandbox { attempt, .. } => format!("+s{attempt}"),
+            Action::Start { name, attempt, adopt: None, .. } => format!("{name}{attempt}"),
+            Action::Start { name, attempt, adopt: Some(_), .. } => format!("adopt:{name}{attempt}"),
+        })
+        .collect();
+    if plan.finished {
+        words.push("fin".into());
+    }
+    words.join(" ")
+}
+
+#[test]
+fn sandbox_rules() {
+    use InstanceState::{Created, Exited, Running};
+    use Restart::{Always, Never, OnFailure};
+    let run = |name: &str| instance(name, 0, Running, 0);
+    let end = |name: &str, code| instance(name, 0, Exited, code);
+    let no_ip = || Sandbox { ips: Vec::new(), ..sandbox(0, true) };
+    let cases: Vec<(&str, Restart, Vec<Sandbox>, Vec<Instance>, &str)> = vec![
+        ("nothing there", Always, vec![], vec![], "+s0 a0 b0"),
+        ("all runs", Always, vec![sandbox(0, true)], vec![run("a"), run("b")], ""),
+        ("sandbox died", Always, vec![sandbox(0, false)], vec![run("a"), end("b", 0)], "kill:a-0 +s1 a1 b1"),
+        ("never again", Never, vec![sandbox(0, false)], vec![run("a"), end("b", 0)], "fin"),
+        ("never, but nothing ran yet", Never, vec![sandbox(0, false)], vec![], "+s1 a0 b0"),
+        ("the succeeded one stays", OnFailure, vec![sandbox(0, false)], vec![end("a", 1), end("b", 0)], "+s1 a1"),
+        ("all succeeded", OnFailure, vec![sandbox(0, false)], vec![end("a", 0), end("b", 0)], "fin"),
+        ("no address", Always, vec![no_ip()], vec![run("a")], "kill:a-0 stop:s0 +s1 a1 b0"),
+        (
+            "two ready",
+            Always,
+            vec![sandbox(0, true), sandbox(1, true)],
+            vec![],
+            "stop:s1 stop:s0 +s2 a0 b0",
+        ),
+        ("made, not started", Always, vec![sandbox(0, true)], vec![instance("a", 0, Created, 0)], "adopt:a0 b0"),
+    ];
+    for (name, restart, sandboxes, containers, want) in cases {
+        let plan = World::with(sandboxes, containers).plan(&wanted(restart, &[], &["a", "b"]));
+        assert_eq!(short(&plan), want, "{name}");
+    }
+}
+
+#[test]
+fn restart_rules() {
+    use InstanceState::{Exited, Running, Unknown};
+    use Restart::{Always, Never, OnFailure};
+    let killed = Instance { reason: "OOMKilled".into(), ..instance("a", 0, Exited, 0) };
+    let changed = Instance { hash: "other".into(), ..instance("a", 0, Running, 0) };
+    let cases: Vec<(Restart, Instance, &str)> = vec![
+        (Always, instance("a", 0, Exited, 0), "a1"),
+        (Always, instance("a", 4, Exited, 1), "a5"),
+        (OnFailure, instance("a", 0, Exited, 0), "fin"),
+        (OnFailure, instance("a", 0, Exited, 1), "a1"),
+        (OnFailure, killed.clone(), "a1"),
+        (Never, instance("a", 0, Exited, 1), "fin"),
+        (Never, killed, "fin"),
+        (Never, changed, "kill:a-0 a1"),
+        (Always, instance("a", 0, Unknown, 0), "kill:a-0 a1"),
+        (Never, instance("a", 0, Running, 0), ""),
+    ];
+    for (restart, instance, want) in cases {
+        let name = format!("{restart:?} {instance:?}");
+        let plan = World::with(vec![sandbox(0, true)], vec![instance]).plan(&wanted(restart, &[], &["a"]));
+        assert_eq!(short(&plan), want, "{name}");
+    }
+}
+
+#[test]
+fn init_containers_run_in_order() {
+    use InstanceState::{Exited, Running};
+    let spec = |restart| wanted(restart, &[("i", Role::Init), ("s", Role::Sidecar), ("j", Role::Init)], &["a"]);
+    let cases: Vec<(&str, Restart, Vec<Instance>, &str)> = vec![
+        ("first", Restart::Always, vec![], "i0"),
+        ("first runs", Restart::Always, vec![instance("i", 0, Running, 0)], ""),
+        ("first failed", Restart::Always, vec![instance("i", 0, Exited, 1)], "i1"),
+        ("first failed for good", Restart::Never, vec![instance("i", 0, Exited, 1)], "fin"),
+        ("first done", Restart::Never, vec![instance("i", 0, Exited, 0)], "s0"),
+        (
+            "sidecar runs",
+            Restart::Never,
+            vec![instance("i", 0, Exited, 0), instance("s", 0, Running, 0)],
+            "j0",
+        ),
+        (
+            "sidecar died while the next runs",
+            Restart::Never,
+            vec![instance("i", 0, Exited, 0), instance("s", 0, Exited, 1), instance("j", 0, Running, 0)],
+            "s1",
+        ),
+        (
+            "all through",
+            Restart::Never,
+            vec![instance("i", 0, Exited, 0), instance("s", 0, Running, 0), instance("j", 0, Exited, 0)],
+            "a0",
+        ),
+        (
+            "main one runs",
+            Restart::Never,
+            vec![instance("s", 0, Running, 0), instance("a", 0, Running, 0)],
+            "",
+        ),
+        (
+            "main one done ends the sidecar too",
+            Restart::Never,
+            vec![instance("s", 0, Running, 0), instance("a", 0, Exited, 0)],
+            "fin",
+        ),
+    ];
+    for (name, restart, containers, want) in cases {
+        let plan = World::with(vec![sandbox(0, true)], containers).plan(&spec(restart));
+        assert_eq!(short(&plan), want, "{name}");
+    }
+}
+
+#[test]
+fn crash_loop_delays_double_up_to_the_cap() {
+    let rule = BackoffRule::default();
+    let spec = wanted(Restart::Always, &[], &["a"]);
+    let mut entry: Option<BackoffEntry> = None;
+    let mut clock = now();
+    let mut delays = Vec::new();
+    for attempt in 0..9 {
+        let mut world = World::with(vec![sandbox(0, true)], vec![instance("a", attempt, InstanceState::Exited, 1)]);
+        world.observed.containers[0].finished_at = i64::try_from(clock.as_nanosecond()).unwrap();
+        world.backoffs.extend(entry.clone().map(|e| ("a".to_owned(), e)));
+        let finished = clock;
+        let plan = world.plan_at(&spec, false, clock);
+        if let Some(held) = plan.held_back.first() {
+            delays.push(held.delay.as_secs());
+            clock = held.until;
+            assert_eq!(plan.wake, Some(clock));
+        }
+        assert_eq!(short(&world.plan_at(&spec, false, clock)), format!("a{}", attempt + 1));
+        entry = Some(rule.next(entry.as_ref(), "h", finished, clock));
+    }
+    assert_eq!(delays, [10, 20, 40, 80, 160, 300, 300, 300]);
+    // A run longer than ten minutes starts the count anew, and so does another definition.
+    let long = later(clock, Duration::from_secs(601));
+    assert_eq!(rule.next(entry.as_ref(), "h", long, long).delay_ms, 10_000);
+    assert_eq!(rule.next(entry.as_ref(), "other", clock, clock).delay_ms, 10_000);
+}
+
+#[test]
+fn a_failed_try_is_held_and_the_restart_count_never_falls() {
+    let spec = wanted(Restart::Always, &[], &["a"]);
+    let mut world = World::with(vec![sandbox(0, true)], vec![]);
+    world.counted.insert("a".into(), 6);
+    assert_eq!(short(&world.plan(&spec)), "a7");
+    let until = later(now(), Duration::from_secs(5));
+    world.holds.insert("a".into(), until);
+    let plan = world.plan(&spec);
+    assert_eq!((short(&plan).as_str(), plan.wake), ("", Some(until)));
+    world.observed.sandboxes.clear();
+    world.holds.insert(SANDBOX_HOLD.into(), until);
+    assert_eq!(short(&world.plan(&spec)), "");
+}
+
+fn any_state() -> impl Strategy<Value = InstanceState> {
+    prop_oneof![
+        Just(InstanceState::Created),
+        Just(InstanceState::Running),
+        Just(InstanceState::Exited),
+        Just(InstanceState::Unknown)
+    ]
+}
+
+fn any_restart() -> impl Strategy<Value = Restart> {
+    prop_oneof![Just(Restart::Always), Just(Restart::OnFailure), Just(Restart::Never)]
+}
+
+prop_compose! {
+    fn any_instance()(
+        name in prop_oneof![Just("i"), Just("s"), Just("a"), Just("b")],
+        attempt in 0u32..3,
+        state in any_state(),
+        code in 0i32..2,
+        home in 0u32..2,
+        changed in prop::bool::weighted(0.1),
+    ) -> Instance {
+        let mut instance = instance(name, attempt, state, code);
+        instance.sandbox = format!("s{home}").into();
+        if changed {
+            instance.hash = "old".into();
+        }
+        instance
+    }
+}
+
+prop_compose! {
+    fn any_world()(
+        containers in prop::collection::vec(any_instance(), 0..6),
+        sandboxes in prop::collection::vec((0u32..3, any::<bool>()), 0..3),
+    ) -> World {
+        let mut world = World::default();
+        for (attempt, ready) in sandboxes {
+            world.observed.put_sandbox(sandbox(attempt, ready));
+        }
+        for instance in containers {
+            world.observed.put(instance);
+        }
+        world
+    }
+}
+
+/// Does what a plan says, as a runtime where all goes well and started containers run on.
+fn carry_out(world: &mut World, plan: &Plan) {
+    for action in &plan.actions {
+        match action {
+            Action::Kill { id, .. } => {
+                for c in world.observed.containers.iter_mut().filter(|c| c.id == *id) {
+                    c.state = InstanceState::Exited;
+                    c.exit_code = 137;
+                    c.finished_at = NOW * 1_000_000_000;
+                }
+            }
+            Action::StopSandbox(id) => {
+                world.observed.sandboxes.iter_mut().filter(|s| s.id == *id).for_each(|s| s.ready = false);
+            }
+            Action::CreateSandbox { attempt, .. } => world.observed.put_sandbox(sandbox(*attempt, true)),
+            Action::Start { name, attempt, adopt, after_exit } => {
+                let home = world.observed.newest_sandbox().unwrap().id.clone();
+                if let Some(finished) = after_exit {
+                    let next = BackoffRule::default().next(world.backoffs.get(name), "h", *finished, now());
+                    world.backoffs.insert(name.clone(), next);
+                }
+                let mut new = instance(name, *attempt, InstanceState::Running, 0);
+                new.sandbox = home;
+                if let Some(id) = adopt {
+                    new.id = id.clone();
+                }
+                world.observed.put(new);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_starts_once_a_pod_is_told_to_end(world in any_world(), restart in any_restart()) {
+        let spec = wanted(restart, &[("i", Role::Init), ("s", Role::Sidecar)], &["a", "b"]);
+        prop_assert_eq!(world.plan_at(&spec, true, now()), Plan::default());
+    }
+
+    #[test]
+    fn a_plan_that_was_carried_out_is_followed_by_rest(mut world in any_world(), restart in any_restart()) {
+        let spec = wanted(restart, &[], &["a", "b"]);
+        let first = world.plan(&spec);
+        carry_out(&mut world, &first);
+        let second = world.plan(&spec);
+        prop_assert!(second.actions.is_empty(), "{:?} then {:?}", first, second);
+    }
+
+    #[test]
+    fn no_step_makes_a_second_live_container_of_a_name(mut world in any_world(), restart in any_restart()) {
+        let spec = wanted(restart, &[("i", Role::Init), ("s", Role::Sidecar)], &["a", "b"]);
+        for _ in 0..6 {
+            let next = world.plan(&spec);
+            if next.finished {
+                // The end stops whatever lives.
+                return Ok(());
+            }
+            carry_out(&mut world, &next);
+        }
+        let home = world.observed.newest_sandbox().map(|s| s.id.clone());
+        for name in ["i", "s", "a", "b"] {
+            let live = world.observed.containers.iter().filter(|c| c.name == name && c.state == InstanceState::Running);
+            prop_assert!(live.count() <= 1, "{name} in {home:?}: {:?}", world.observed);
+        }
+    }
+
+    #[test]
+    fn attempts_are_never_used_twice(world in any_world(), restart in any_restart()) {
+        let spec = wanted(restart, &[("i", Role::Init), ("s", Role::Sidecar)], &["a", "b"]);
+        for action in world.plan(&spec).actions {
+            if let Action::Start { name, attempt, adopt: None, .. } = action {
+                prop_assert!(world.observed.containers.iter().all(|c| c.name != name || c.attempt < attempt));
+            }
+        }
+    }
+}

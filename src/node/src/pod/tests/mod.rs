@@ -1,1 +1,309 @@
-//! Workers on fakes, with paused time.
+//! Workers on the fake runtime, with paused time.
+
+mod life;
+mod restart;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use longshore_cri::fake::{FakeOptions, FakeRuntime};
+use longshore_cri::{RuntimeService as _, SharedRuntime, labels, v1};
+use longshore_util::clock::{Clock, SharedClock};
+use longshore_util::{Tasks, spawn};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::event::EventRecorder;
+use crate::journal::Journal;
+use crate::model::{DesiredPod, PodChange, PodControl as _, PodKey, PodSink as _, PodUid, ReadPods as _, SourceKind};
+use crate::pod::table::Found;
+
+/// A clock that goes with tokio's paused one.
+#[derive(Debug)]
+struct TokioClock {
+    epoch: Timestamp,
+    begin: tokio::time::Instant,
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        self.epoch.checked_add(jiff::SignedDuration::try_from(self.begin.elapsed()).unwrap()).unwrap()
+    }
+}
+
+/// Volumes, images and cgroups that are there at once, unless told otherwise.
+#[derive(Debug, Default)]
+struct Hands {
+    log: Mutex<Vec<String>>,
+    no_volumes: Mutex<Option<Failure>>,
+    no_image: Mutex<HashMap<String, Failure>>,
+}
+
+impl Hands {
+    fn note(&self, what: impl Into<String>) {
+        self.log.lock().push(what.into());
+    }
+}
+
+#[async_trait]
+impl Prepare for Hands {
+    async fn volumes(&self, pod: &DesiredPod) -> Result<(), Failure> {
+        self.note(format!("volumes {}", pod.uid));
+        self.no_volumes.lock().clone().map_or(Ok(()), Err)
+    }
+
+    async fn release(&self, uid: &PodUid) -> Result<(), Failure> {
+        self.note(format!("release {uid}"));
+        Ok(())
+    }
+
+    async fn image(&self, _pod: &DesiredPod, container: &str) -> Result<PulledImage, Failure> {
+        match self.no_image.lock().get(container) {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(PulledImage { reference: "sha256:1".into(), uid: None, username: String::new() }),
+        }
+    }
+
+    async fn sandbox_config(&self, pod: &DesiredPod, attempt: u32) -> Result<v1::PodSandboxConfig, Failure> {
+        Ok(v1::PodSandboxConfig {
+            metadata: Some(v1::PodSandboxMetadata {
+                name: pod.key.name.to_string(),
+                namespace: pod.key.namespace.to_string(),
+                uid: pod.uid.to_string(),
+                attempt,
+            }),
+            labels: [(labels::POD_UID.to_owned(), pod.uid.to_string())].into(),
+            ..Default::default()
+        })
+    }
+
+    async fn container_config(&self, request: ContainerRequest<'_>) -> Result<v1::ContainerConfig, Failure> {
+        let (container, _) = wanted::find(&request.pod.pod, request.container).unwrap();
+        Ok(v1::ContainerConfig {
+            metadata: Some(v1::ContainerMetadata { name: request.container.into(), attempt: request.attempt }),
+            image: Some(v1::ImageSpec { image: request.image.reference.clone(), ..Default::default() }),
+            labels: [
+                (labels::POD_UID.to_owned(), request.pod.uid.to_string()),
+                (labels::CONTAINER_NAME.to_owned(), request.container.to_owned()),
+            ]
+            .into(),
+            annotations: [
+                (
+                    "io.kubernetes.container.hash".to_owned(),
+                    longshore_api::hash::container(&container.name, container.image.as_deref().unwrap_or_default()),
+                ),
+                ("io.kubernetes.container.restartCount".to_owned(), request.attempt.to_string()),
+            ]
+            .into(),
+            ..Default::default()
+        })
+    }
+
+    async fn forget(&self, pod: &DesiredPod) -> Result<(), Failure> {
+        self.note(format!("forget {}", pod.uid));
+        Ok(())
+    }
+
+    async fn forget_uid(&self, uid: &PodUid) -> Result<(), Failure> {
+        self.note(format!("forget {uid}"));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl PodCgroups for Hands {
+    async fn ensure(&self, pod: &DesiredPod) -> Result<(), Failure> {
+        self.note(format!("cgroup {}", pod.uid));
+        Ok(())
+    }
+
+    async fn remove(&self, pod: &DesiredPod) -> Result<(), Failure> {
+        self.note(format!("no cgroup {}", pod.uid));
+        Ok(())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Statuses {
+    all: Mutex<Vec<StatusUpdate>>,
+    forgotten: Mutex<Vec<PodUid>>,
+}
+
+impl StatusSink for Statuses {
+    fn put(&self, _pod: &DesiredPod, update: StatusUpdate) {
+        self.all.lock().push(update);
+    }
+
+    fn forget(&self, uid: &PodUid) {
+        self.forgotten.lock().push(uid.clone());
+    }
+}
+
+/// An agent's pod room on a fake runtime.
+struct Bench {
+    runtime: FakeRuntime,
+    hands: Arc<Hands>,
+    statuses: Arc<Statuses>,
+    table: PodTable,
+    tasks: Tasks,
+    folder: Arc<tempfile::TempDir>,
+    clock: SharedClock,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let clock: SharedClock = Arc::new(TokioClock {
+            epoch: Timestamp::from_second(1_800_000_000).unwrap(),
+            begin: tokio::time::Instant::now(),
+        });
+        let runtime = FakeRuntime::new(FakeOptions { clock: Arc::clone(&clock), ..FakeOptions::default() });
+        runtime.add_image("sha256:1");
+        Self::start(runtime, Arc::new(tempfile::tempdir().unwrap()), clock).await
+    }
+
+    async fn start(runtime: FakeRuntime, folder: Arc<tempfile::TempDir>, clock: SharedClock) -> Self {
+        let tasks = Tasks::new();
+        let (journal, facts) = Journal::open_inline(&folder.path().join("longshore")).unwrap();
+        let hands = Arc::new(Hands::default());
+        let statuses = Arc::new(Statuses::default());
+        let shared: SharedRuntime = Arc::new(runtime.clone());
+        let found = facts
+            .into_iter()
+            .map(|(uid, facts)| (uid, Found { facts, observed: Observed::default() }))
+            .collect();
+        let table = PodTable::new(
+            PodTableOptions {
+                node_name: "n1".into(),
+                pod_limit: 110,
+                runtime: Arc::clone(&shared),
+                runtime_name: "containerd".into(),
+                prepare: Arc::clone(&hands) as Arc<dyn Prepare>,
+                cgroups: Arc::clone(&hands) as Arc<dyn PodCgroups>,
+                statuses: Arc::clone(&statuses) as Arc<dyn StatusSink>,
+                events: EventRecorder::log_only(Arc::clone(&clock)),
+                journal,
+                clock: Arc::clone(&clock),
+                legacy_logs: folder.path().join("links"),
+                restart_cap: Duration::ZERO,
+                recursive_read_only: false,
+                host_ips: Arc::new(arc_swap::ArcSwap::from_pointee(vec!["192.168.0.1".into()])),
+            },
+            found,
+            &tasks,
+        );
+        // The runtime's events ring the bells, as the observer does.
+        let mut events = runtime.container_events().await.unwrap();
+        let bells = table.clone();
+        let token = tasks.token().clone();
+        drop(spawn(&tasks, "events", async move {
+            loop {
+                tokio::select! {
+                    () = token.cancelled() => return,
+                    event = futures_util::StreamExt::next(&mut events) => {
+                        let Some(Ok(event)) = event else { return };
+                        if let Some(uid) = event.pod_sandbox_status.and_then(|s| s.metadata).map(|m| m.uid) {
+                            bells.wake(&PodUid::from(uid));
+                        }
+                    }
+                }
+            }
+        }));
+        Self { runtime, hands, statuses, table, tasks, folder, clock }
+    }
+
+    /// Ends this agent as a kill does and starts the next one on the same runtime and folder.
+    async fn again(self) -> Self {
+        self.tasks.cancel();
+        let Self { runtime, folder, clock, table, tasks, .. } = self;
+        drop(table);
+        tokio::time::timeout(Duration::from_secs(600), tasks.join()).await.unwrap();
+        Self::start(runtime, folder, clock).await
+    }
+
+    fn set(&self, pod: &DesiredPod) {
+        self.table.apply(PodChange::Set(pod.clone()));
+    }
+
+    fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
+        self.table.by_uid(uid).and_then(|view| view.status)
+    }
+
+    /// Waits until the status of a pod is so.
+    async fn until(&self, uid: &str, what: &str, test: impl Fn(&PodStatus) -> bool) -> Arc<PodStatus> {
+        for _ in 0..20_000 {
+            if let Some(status) = self.status(uid).filter(|s| test(s)) {
+                return status;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("never {what}: {:?}, calls {:?}", self.status(uid), self.runtime.failpoints().changes());
+    }
+
+    async fn until_ready(&self, uid: &str) -> Arc<PodStatus> {
+        self.until(uid, "ready", |s| condition(s, "Ready") == "True").await
+    }
+
+    async fn until_gone(&self, uid: &str) {
+        for _ in 0..20_000 {
+            if self.table.by_uid(uid).is_none() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("never gone: {:?}", self.status(uid));
+    }
+
+    fn delete(&self, pod: &DesiredPod, grace: i64) {
+        let mut pod = pod.clone();
+        let object = Arc::make_mut(&mut pod.pod);
+        object.metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.clock.now()));
+        object.metadata.deletion_grace_period_seconds = Some(grace);
+        self.set(&pod);
+    }
+
+    /// Plays the writer that deletes the object once the status says that all is released.
+    async fn until_done(&self, uid: &str) -> Arc<PodStatus> {
+        for _ in 0..20_000 {
+            let done = self.statuses.all.lock().iter().rev().find(|u| u.uid.as_str() == uid && u.done).cloned();
+            if let Some(update) = done {
+                return update.status;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("never done: {:?}", self.status(uid));
+    }
+}
+
+fn condition<'a>(status: &'a PodStatus, kind: &str) -> &'a str {
+    status.conditions.iter().flatten().find(|c| c.type_ == kind).map_or("", |c| c.status.as_str())
+}
+
+fn pod_with(uid: &str, spec: Value) -> DesiredPod {
+    let object = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": uid, "namespace": "default", "uid": uid},
+        "spec": spec,
+    });
+    let pod: Pod = serde_json::from_value(object).unwrap();
+    DesiredPod {
+        uid: uid.into(),
+        key: PodKey::new("default", uid),
+        pod: Arc::new(pod),
+        source: SourceKind::Api,
+        seen: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn pod(uid: &str) -> DesiredPod {
+    pod_with(uid, json!({"terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "image": "i"}]}))
+}
+
+fn phase(status: &PodStatus) -> &str {
+    status.phase.as_deref().unwrap_or_default()
+}

@@ -72,6 +72,7 @@ impl Worker {
             hash: instance.hash.clone(),
             image: instance.image.clone(),
             image_ref: instance.image_ref.clone(),
+            user: instance.user.clone(),
             exit,
         };
         let entry = self.facts.containers.entry(instance.name.clone()).or_default();
@@ -119,7 +120,7 @@ impl Worker {
                     hash: known.hash.clone(),
                     termination_file: None,
                     log_path: String::new(),
-                    user: None,
+                    user: known.user.clone(),
                 };
                 fill(&mut instance, &exit);
                 self.observed.containers.push(instance);

@@ -1,0 +1,93 @@
+//! The agent is killed at any moment and started again.
+
+use longshore_cri::fake::Program;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_agent_leaves_running_containers_alone() {
+    let bench = Bench::new().await;
+    let pod = pod("u1");
+    bench.set(&pod);
+    let before = bench.until_ready("u1").await;
+    let bench = bench.again().await;
+    bench.set(&pod);
+    let after = bench.until_ready("u1").await;
+    assert_eq!(before, after);
+    assert_eq!(bench.runtime.failpoints().changes(), ["RunPodSandbox", "CreateContainer", "StartContainer"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exit_code_outlives_the_container_and_the_agent() {
+    let bench = Bench::new().await;
+    bench.runtime.set_program("c", Program::exits(9, Duration::from_millis(10)));
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+    let pod = pod_with("u1", spec);
+    bench.set(&pod);
+    let before = bench.until("u1", "failed", |s| phase(s) == "Failed").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let bench = bench.again().await;
+    for sandbox in bench.runtime.sandboxes() {
+        let request = v1::RemovePodSandboxRequest { pod_sandbox_id: sandbox.id };
+        bench.runtime.remove_pod_sandbox(request).await.unwrap();
+    }
+    bench.set(&pod);
+    let after = bench.until("u1", "failed", |s| phase(s) == "Failed").await;
+    assert_eq!(before.container_statuses, after.container_statuses);
+    assert_eq!(bench.runtime.failpoints().count("RunPodSandbox"), 1);
+}
+
+/// xorshift, so that a failure can be repeated from the printed seed.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_random_moments_nothing_is_doubled_or_left() {
+    let seed: u64 = std::env::var("LONGSHORE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_1234);
+    println!("LONGSHORE_SEED={seed}");
+    let mut state = seed | 1;
+    let mut bench = Bench::new().await;
+    let delay = longshore_cri::fake::Failure::Delay(Duration::from_millis(40));
+    for rpc in ["RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox"] {
+        bench.runtime.failpoints().set(longshore_cri::fake::On::rpc(rpc), delay.clone());
+    }
+    let mut ids: HashMap<String, String> = HashMap::new();
+    for round in 0..40 {
+        let uids: Vec<String> = (0..4).map(|n| format!("r{round}-{n}")).collect();
+        let pods: Vec<DesiredPod> = uids.iter().map(|uid| pod(uid)).collect();
+        pods.iter().for_each(|pod| bench.set(pod));
+        tokio::time::sleep(Duration::from_millis(random(&mut state) % 250)).await;
+        bench = bench.again().await;
+        pods.iter().for_each(|pod| bench.set(pod));
+        for uid in &uids {
+            let status = bench.until_ready(uid).await;
+            let container = &status.container_statuses.as_ref().unwrap()[0];
+            assert_eq!(container.restart_count, 0, "{uid}");
+            ids.insert(uid.clone(), container.container_id.clone().unwrap());
+        }
+        bench = bench.again().await;
+        pods.iter().for_each(|pod| bench.set(pod));
+        for uid in &uids {
+            let status = bench.until_ready(uid).await;
+            assert_eq!(status.container_statuses.as_ref().unwrap()[0].container_id.as_ref(), ids.get(uid), "{uid}");
+        }
+        let live = bench.runtime.containers().iter().filter(|c| c.state() == v1::ContainerState::ContainerRunning).count();
+        assert_eq!(live, uids.len(), "round {round}");
+        pods.iter().for_each(|pod| bench.delete(pod, 5));
+        tokio::time::sleep(Duration::from_millis(random(&mut state) % 200)).await;
+        bench = bench.again().await;
+        pods.iter().for_each(|pod| bench.delete(pod, 5));
+        for uid in &uids {
+            bench.until_done(uid).await;
+            bench.table.apply(PodChange::Remove(PodUid::from(uid.as_str())));
+        }
+        for uid in &uids {
+            bench.until_gone(uid).await;
+        }
+        assert!(bench.runtime.sandboxes().is_empty(), "round {round}: {:?}", bench.runtime.sandboxes());
+    }
+}
