@@ -354,8 +354,9 @@ fn doubled(input: &Input<'_>, sandbox: &SandboxId, plan: &mut Plan) {
 fn apps(input: &Input<'_>, sandbox: Option<&SandboxId>, plan: &mut Plan) {
     let mut over = true;
     for member in &input.wanted.apps {
-        let newest = input.observed.newest(&member.name);
-        let here = newest.filter(|c| Some(&c.sandbox) == sandbox);
+        // What lives in this sandbox counts first, then the newest that ever was.
+        let here = sandbox.and_then(|id| input.observed.newest_in(&member.name, id)).filter(|c| c.is_live());
+        let newest = here.or_else(|| input.observed.newest(&member.name));
         match (newest.map(|c| c.state), here) {
             (Some(InstanceState::Running), Some(instance)) => {
                 over = false;

@@ -1,0 +1,231 @@
+//! The agent as a whole: puts the rooms together, in the order that keeps pods safe. The journal is read before any
+//! worker acts, workers look at the runtime before they act, and strangers are cleaned after every source has spoken.
+//!
+//! ```text
+//! start-up chores -> journal -> telemetry, events -> node -> hands (volumes, images, cgroups)
+//!   -> status writer -> pod table -> observer -> sources, mirrors -> garbage -> server
+//! ```
+
+mod error;
+mod facts;
+mod options;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_host::cgroup::Cgroups;
+use longshore_util::{Tasks, spawn};
+
+pub use error::AgentError;
+pub use options::AgentOptions;
+
+use crate::event::{EventOptions, EventRecorder};
+use crate::gc::Collector;
+use crate::hands::{Hands, HandsOptions};
+use crate::journal::Journal;
+use crate::model::{PodControl, PodSink, ReadPods};
+use crate::node::{NodeDeps, NodeHandle, Pressure, ReadyCheck};
+use crate::observe::{Observer, ObserverMetrics, ObserverOptions};
+use crate::pod::{Found, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink};
+use crate::resource::{CgroupNames, CgroupTree};
+use crate::telemetry::{SharedTelemetry, Telemetry};
+
+/// Where links to container logs stand, whatever the root is: log shippers look there.
+const LEGACY_LOGS: &str = "/var/log/containers";
+/// How long the end of the agent waits for its tasks.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// A running agent.
+#[derive(Debug)]
+pub struct Agent {
+    tasks: Tasks,
+    journal: Journal,
+    table: PodTable,
+    node: NodeHandle,
+    telemetry: SharedTelemetry,
+}
+
+impl Agent {
+    /// Starts everything and returns when the pieces stand; it does not wait for the API or the runtime.
+    pub async fn start(options: AgentOptions, tasks: Tasks) -> Result<Self, AgentError> {
+        let root = PathBuf::from(&options.settings.process.root_dir);
+        let config = &options.settings.config;
+        for warning in &options.settings.warnings {
+            tracing::warn!("{warning}");
+        }
+        let groups = Cgroups::detect();
+        let is_v2 = groups.as_ref().is_ok_and(Cgroups::is_v2);
+        crate::node::startup::prepare(&options.startup(is_v2))?;
+        let (journal, known) = Journal::open(&root.join("longshore"))?;
+
+        let telemetry: SharedTelemetry = Arc::new(Telemetry::new());
+        let events = EventRecorder::start(
+            options.clients.as_ref().map(|c| c.events.clone()),
+            EventOptions {
+                node: options.node_name.clone(),
+                qps: u32::try_from(config.event_record_qps).unwrap_or(0),
+                burst: u32::try_from(config.event_burst).unwrap_or(0),
+            },
+            Arc::clone(&options.clock),
+            telemetry.events.clone(),
+            &tasks,
+        );
+        let driver = options.cgroup_driver().await;
+        let names = CgroupNames::new(driver, &config.cgroup_root, config.cgroups_per_qos);
+        let tree = match groups {
+            Ok(groups) => {
+                let tree = Arc::new(CgroupTree::new(groups, names.clone(), options.cpu_policy(), config.pod_pids_limit));
+                if let Err(error) = tree.prepare() {
+                    tracing::warn!(%error, "control groups above the pods cannot be made");
+                }
+                Some(tree)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no control groups: pods run without limits of their own");
+                None
+            }
+        };
+
+        // The observer is made after the table that it wakes; its health is asked for later.
+        let observed: Arc<std::sync::OnceLock<Observer>> = Arc::default();
+        let health = Arc::clone(&observed);
+        let check = ReadyCheck::new(move || health.get().map_or(Ok(()), Observer::check));
+        let (pressure_tx, pressure) = tokio::sync::watch::channel(Pressure::default());
+        let node = crate::node::start(
+            options.node(is_v2),
+            NodeDeps {
+                client: options.clients.as_ref().map(|c| c.main.clone()),
+                heartbeat: options.clients.as_ref().map(|c| c.heartbeat.clone()),
+                runtime: Arc::clone(&options.runtime),
+                images: Arc::clone(&options.images),
+                clock: Arc::clone(&options.clock),
+                events: events.clone(),
+                telemetry: Arc::clone(&telemetry),
+                checks: vec![check],
+                pressure,
+            },
+            &tasks,
+        )
+        .await;
+        drop(pressure_tx);
+
+        let facts = facts::read(&options, &node, is_v2);
+        let hands = Hands::start(
+            HandsOptions {
+                facts: Arc::new(arc_swap::ArcSwap::from_pointee(facts)),
+                names,
+                client: options.clients.as_ref().map(|c| c.main.clone()),
+                images: Arc::clone(&options.images),
+                events: events.clone(),
+                clock: Arc::clone(&options.clock),
+                serial_pulls: config.serialize_image_pulls,
+                parallel_pulls: config.max_parallel_image_pulls,
+            },
+            &tasks,
+        );
+        let host_ips = hands.host_ips();
+        let statuses: Arc<dyn StatusSink> = options.status_sink(&node, &telemetry, &tasks);
+        let found = known
+            .into_iter()
+            .map(|(uid, facts)| (uid, Found { facts, ..Found::default() }))
+            .collect();
+        let cgroups: Arc<dyn PodCgroups> = match &tree {
+            Some(tree) => Arc::clone(tree) as Arc<dyn PodCgroups>,
+            None => Arc::new(crate::resource::NoCgroups),
+        };
+        let table = PodTable::new(
+            PodTableOptions {
+                node_name: options.node_name.clone(),
+                pod_limit: usize::try_from(node.capacity().pods).unwrap_or(usize::MAX),
+                runtime: Arc::clone(&options.runtime),
+                runtime_name: options.runtime_name().await,
+                prepare: Arc::clone(&hands) as Arc<dyn Prepare>,
+                cgroups,
+                statuses,
+                events: events.clone(),
+                journal: journal.clone(),
+                clock: Arc::clone(&options.clock),
+                legacy_logs: LEGACY_LOGS.into(),
+                restart_cap: options.restart_cap(),
+                recursive_read_only: false,
+                host_ips,
+            },
+            found,
+            &tasks,
+        );
+        let observer = Observer::start(
+            Arc::clone(&options.runtime),
+            Arc::new(table.clone()) as Arc<dyn PodControl>,
+            ObserverOptions {
+                clock: Arc::clone(&options.clock),
+                metrics: telemetry.register(ObserverMetrics::register),
+            },
+            &tasks,
+        );
+        let expect = observer.clone();
+        table.on_change(move || expect.expect());
+        drop(observed.set(observer));
+        options.start_sources(&node, &table, &events, &tasks)?;
+        Collector {
+            runtime: Arc::clone(&options.runtime),
+            table: table.clone(),
+            prepare: Arc::clone(&hands) as Arc<dyn Prepare>,
+            cgroups: tree,
+            journal: journal.clone(),
+            pod_logs: config.pod_logs_dir.clone().into(),
+            legacy_logs: LEGACY_LOGS.into(),
+            pods_folder: root.join("pods"),
+        }
+        .start(&tasks);
+        follow_addresses(&node, &hands, &tasks);
+        Ok(Self { tasks, journal, table, node, telemetry })
+    }
+
+    /// Pods of the node, for readers.
+    pub fn pods(&self) -> Arc<dyn ReadPods> {
+        Arc::new(self.table.clone())
+    }
+
+    /// The node's own face.
+    pub fn node(&self) -> &NodeHandle {
+        &self.node
+    }
+
+    /// Metrics.
+    pub fn telemetry(&self) -> &SharedTelemetry {
+        &self.telemetry
+    }
+
+    /// Stops the agent; pods run on.
+    pub async fn stop(self) {
+        self.tasks.cancel();
+        if tokio::time::timeout(STOP_WITHIN, self.tasks.join()).await.is_err() {
+            tracing::warn!("some tasks did not end in time");
+        }
+        if tokio::time::timeout(STOP_WITHIN, self.journal.flush()).await.is_err() {
+            tracing::warn!("the journal could not be synced in time");
+        }
+    }
+}
+
+/// Keeps the addresses that pods show in step with the node's.
+fn follow_addresses(node: &NodeHandle, hands: &Arc<Hands>, tasks: &Tasks) {
+    let mut addresses = node.addresses();
+    let hands = Arc::clone(hands);
+    let token = tasks.token().clone();
+    let follow = async move {
+        loop {
+            let now: Vec<String> = addresses.borrow_and_update().iter().map(ToString::to_string).collect();
+            hands.set_host_ips(now);
+            tokio::select! {
+                biased;
+                () = token.cancelled() => return,
+                changed = addresses.changed() => if changed.is_err() {
+                    return;
+                },
+            }
+        }
+    };
+    drop(spawn(tasks, "addresses", follow));
+}
