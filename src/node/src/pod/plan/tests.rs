@@ -127,13 +127,7 @@ fn sandbox_rules() {
         ("the succeeded one stays", OnFailure, vec![sandbox(0, false)], vec![end("a", 1), end("b", 0)], "+s1 a1"),
         ("all succeeded", OnFailure, vec![sandbox(0, false)], vec![end("a", 0), end("b", 0)], "fin"),
         ("no address", Always, vec![no_ip()], vec![run("a")], "kill:a-0 stop:s0 +s1 a1 b0"),
-        (
-            "two ready",
-            Always,
-            vec![sandbox(0, true), sandbox(1, true)],
-            vec![],
-            "stop:s1 stop:s0 +s2 a0 b0",
-        ),
+        ("two ready", Always, vec![sandbox(0, true), sandbox(1, true)], vec![], "stop:s1 stop:s0 +s2 a0 b0"),
         ("made, not started", Always, vec![sandbox(0, true)], vec![instance("a", 0, Created, 0)], "adopt:a0 b0"),
     ];
     for (name, restart, sandboxes, containers, want) in cases {
@@ -177,12 +171,7 @@ fn init_containers_run_in_order() {
         ("first failed", Restart::Always, vec![instance("i", 0, Exited, 1)], "i1"),
         ("first failed for good", Restart::Never, vec![instance("i", 0, Exited, 1)], "fin"),
         ("first done", Restart::Never, vec![instance("i", 0, Exited, 0)], "s0"),
-        (
-            "sidecar runs",
-            Restart::Never,
-            vec![instance("i", 0, Exited, 0), instance("s", 0, Running, 0)],
-            "j0",
-        ),
+        ("sidecar runs", Restart::Never, vec![instance("i", 0, Exited, 0), instance("s", 0, Running, 0)], "j0"),
         (
             "sidecar died while the next runs",
             Restart::Never,
@@ -195,12 +184,7 @@ fn init_containers_run_in_order() {
             vec![instance("i", 0, Exited, 0), instance("s", 0, Running, 0), instance("j", 0, Exited, 0)],
             "a0",
         ),
-        (
-            "main one runs",
-            Restart::Never,
-            vec![instance("s", 0, Running, 0), instance("a", 0, Running, 0)],
-            "",
-        ),
+        ("main one runs", Restart::Never, vec![instance("s", 0, Running, 0), instance("a", 0, Running, 0)], ""),
         (
             "main one done ends the sidecar too",
             Restart::Never,

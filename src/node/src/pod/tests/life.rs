@@ -44,7 +44,9 @@ async fn the_first_restart_is_at_once_and_the_next_is_held_back() {
     assert_eq!(container.restart_count, 1);
     assert_eq!(container.last_state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 3);
     assert_eq!(phase(&status), "Running");
-    let status = bench.until("u1", "twice restarted", |s| s.container_statuses.as_ref().is_some_and(|c| c[0].restart_count == 2)).await;
+    let status = bench
+        .until("u1", "twice restarted", |s| s.container_statuses.as_ref().is_some_and(|c| c[0].restart_count == 2))
+        .await;
     assert!((9..12).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
     assert_eq!(phase(&status), "Running");
 }
@@ -54,7 +56,8 @@ async fn a_pod_that_never_restarts_ends_with_its_exit_codes() {
     let bench = Bench::new().await;
     bench.runtime.set_program("a", Program::exits(3, Duration::from_millis(10)));
     bench.runtime.set_program("b", Program::exits(0, Duration::from_secs(2)));
-    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]});
+    let spec =
+        json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]});
     bench.set(&pod_with("u1", spec));
     let status = bench.until("u1", "failed", |s| phase(s) == "Failed").await;
     let codes: Vec<i32> = status
@@ -117,7 +120,8 @@ async fn a_shorter_grace_cuts_the_wait_and_a_longer_one_does_not_extend_it() {
     let status = bench.until_done("u1").await;
     assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
     assert_eq!(phase(&status), "Failed");
-    let asked: Vec<i64> = bench.runtime.failpoints().requests::<v1::StopContainerRequest>().iter().map(|r| r.timeout).collect();
+    let asked: Vec<i64> =
+        bench.runtime.failpoints().requests::<v1::StopContainerRequest>().iter().map(|r| r.timeout).collect();
     assert_eq!(asked, [300, 4]);
 }
 
@@ -204,7 +208,10 @@ async fn a_removed_static_pod_ends_and_its_successor_of_the_same_name_waits() {
     let bench = Bench::new().await;
     let one = DesiredPod { source: SourceKind::File, key: PodKey::new("default", "st"), ..pod("u1") };
     let two = DesiredPod { source: SourceKind::File, key: PodKey::new("default", "st"), ..pod("u2") };
-    bench.runtime.set_program("c", Program { on_term: OnTerm::Exit { code: 0, after: Duration::from_secs(2) }, ..Program::default() });
+    bench.runtime.set_program(
+        "c",
+        Program { on_term: OnTerm::Exit { code: 0, after: Duration::from_secs(2) }, ..Program::default() },
+    );
     bench.set(&one);
     bench.until_ready("u1").await;
     bench.set(&two);
@@ -230,7 +237,9 @@ async fn a_dead_sandbox_is_made_anew_with_its_containers() {
     bench.until_ready("u1").await;
     bench.runtime.kill_sandbox(&bench.runtime.sandboxes()[0].id);
     bench.table.wake(&"u1".into());
-    let status = bench.until("u1", "restarted", |s| s.container_statuses.as_ref().is_some_and(|c| c[0].restart_count == 1)).await;
+    let status = bench
+        .until("u1", "restarted", |s| s.container_statuses.as_ref().is_some_and(|c| c[0].restart_count == 1))
+        .await;
     assert_eq!(phase(&status), "Running");
     let live: Vec<v1::ContainerStatus> =
         bench.runtime.containers().into_iter().filter(|c| c.state() == v1::ContainerState::ContainerRunning).collect();

@@ -172,10 +172,8 @@ impl Bench {
         let hands = Arc::new(Hands::default());
         let statuses = Arc::new(Statuses::default());
         let shared: SharedRuntime = Arc::new(runtime.clone());
-        let found = facts
-            .into_iter()
-            .map(|(uid, facts)| (uid, Found { facts, observed: Observed::default() }))
-            .collect();
+        let found =
+            facts.into_iter().map(|(uid, facts)| (uid, Found { facts, observed: Observed::default() })).collect();
         let table = PodTable::new(
             PodTableOptions {
                 node_name: "n1".into(),

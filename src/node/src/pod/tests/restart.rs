@@ -75,7 +75,8 @@ async fn killed_at_random_moments_nothing_is_doubled_or_left() {
             let status = bench.until_ready(uid).await;
             assert_eq!(status.container_statuses.as_ref().unwrap()[0].container_id.as_ref(), ids.get(uid), "{uid}");
         }
-        let live = bench.runtime.containers().iter().filter(|c| c.state() == v1::ContainerState::ContainerRunning).count();
+        let live =
+            bench.runtime.containers().iter().filter(|c| c.state() == v1::ContainerState::ContainerRunning).count();
         assert_eq!(live, uids.len(), "round {round}");
         pods.iter().for_each(|pod| bench.delete(pod, 5));
         tokio::time::sleep(Duration::from_millis(random(&mut state) % 200)).await;

@@ -1,0 +1,18 @@
+//! Why the agent cannot start.
+
+use crate::journal::JournalError;
+use crate::node::startup::StartupError;
+
+/// A start that failed; nothing of the node's pods was touched.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The machine is not as it must be, or folders cannot be made.
+    #[error(transparent)]
+    Startup(#[from] StartupError),
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The server cannot be started.
+    #[error("the server cannot be started: {0}")]
+    Server(String),
+}
