@@ -2,6 +2,7 @@
 
 pub mod event;
 pub mod gc;
+pub mod image;
 pub mod journal;
 pub mod logs;
 pub mod model;
