@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Exit code for a wrong command line or configuration.
-const USAGE: u8 = 64;
+pub(crate) const USAGE: u8 = 64;
 
 /// A failure that names the command which mends it. Used as context of the failure's cause.
 #[derive(Debug)]

@@ -159,7 +159,7 @@ fn cgroups() -> Finding {
     }
     let missing: Vec<&str> = ["cpu", "memory", "devices", "freezer", "pids"]
         .into_iter()
-        .filter(|name| !base.join(name).is_dir() && !base.join("cpu,cpuacct").is_dir())
+        .filter(|name| !base.join(name).is_dir())
         .collect();
     if missing.is_empty() {
         finding(Level::Ok, "cgroups", "v1", WANTED)
