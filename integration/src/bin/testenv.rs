@@ -26,6 +26,8 @@ fn main() -> Result<ExitCode> {
     let mut command = Command::new(program);
     command
         .args(rest)
+        // Entering a mount namespace leads to its root.
+        .current_dir(std::env::current_dir()?)
         .env("CONTAINER_RUNTIME_ENDPOINT", env.endpoint())
         .env("CGROUP_ROOT", env.cgroup_root())
         .env("NODE_IP", longshore_integration::env::NODE_ADDRESS)

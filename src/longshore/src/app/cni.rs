@@ -29,10 +29,7 @@ const RANGES: [(Ipv4Addr, u32); 4] = [
 
 /// Returns the folder that holds all the plugins we need.
 pub(crate) fn plugin_folder() -> Option<PathBuf> {
-    PLUGIN_FOLDERS
-        .iter()
-        .map(PathBuf::from)
-        .find(|folder| PLUGINS.iter().all(|plugin| folder.join(plugin).exists()))
+    PLUGIN_FOLDERS.iter().map(PathBuf::from).find(|folder| PLUGINS.iter().all(|plugin| folder.join(plugin).exists()))
 }
 
 /// Returns the machine's own configuration file, if there is one.
@@ -42,7 +39,8 @@ pub(crate) fn system_config() -> Option<PathBuf> {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| {
-            path.extension().is_some_and(|extension| extension == "conf" || extension == "conflist" || extension == "json")
+            path.extension()
+                .is_some_and(|extension| extension == "conf" || extension == "conflist" || extension == "json")
         })
         .collect();
     found.sort();

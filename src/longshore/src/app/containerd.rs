@@ -239,8 +239,15 @@ pub(crate) async fn import(
     let archive = scratch.join(format!("{}.tar", name.replace(['/', ':'], "-")));
     let file = archive.clone();
     tokio::task::spawn_blocking(move || make(&file)).await.context("write the image archive")??;
-    let arguments =
-        ["--address", &socket.display().to_string(), "-n", "k8s.io", "images", "import", &archive.display().to_string()];
+    let arguments = [
+        "--address",
+        &socket.display().to_string(),
+        "-n",
+        "k8s.io",
+        "images",
+        "import",
+        &archive.display().to_string(),
+    ];
     let imported = run(&ctr, &arguments, Duration::from_secs(120)).await;
     drop(std::fs::remove_file(&archive));
     imported.with_context(|| format!("import image {name}"))?;

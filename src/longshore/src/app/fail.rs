@@ -49,9 +49,9 @@ impl std::error::Error for Usage {}
 /// Prints a failure to stderr and returns the process's exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let mut stderr = std::io::stderr().lock();
-    let _ = writeln!(stderr, "error: {}", chain(error));
+    drop(writeln!(stderr, "error: {}", chain(error)));
     if let Some(hint) = error.downcast_ref::<Hint>() {
-        let _ = writeln!(stderr, "hint: {}", hint.hint);
+        drop(writeln!(stderr, "hint: {}", hint.hint));
     }
     if error.downcast_ref::<Usage>().is_some() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
 }

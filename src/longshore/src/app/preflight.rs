@@ -91,11 +91,8 @@ pub(crate) fn blockers(findings: &[Finding]) -> Result<()> {
 
 /// Installs the Debian packages that findings ask for; returns their names.
 pub(crate) async fn install(findings: &[Finding], progress: &Progress) -> Result<Vec<&'static str>> {
-    let mut packages: Vec<&'static str> = findings
-        .iter()
-        .filter(|finding| finding.level != Level::Ok)
-        .filter_map(|finding| finding.package)
-        .collect();
+    let mut packages: Vec<&'static str> =
+        findings.iter().filter(|finding| finding.level != Level::Ok).filter_map(|finding| finding.package).collect();
     packages.sort_unstable();
     packages.dedup();
     if packages.is_empty() {
@@ -145,8 +142,10 @@ fn cgroups() -> Finding {
     const WANTED: &str = "cgroup v2, or v1 with cpu, memory, devices, freezer and pids";
     let base = Path::new("/sys/fs/cgroup");
     if let Ok(text) = std::fs::read_to_string(base.join("cgroup.controllers")) {
-        let missing: Vec<&str> =
-            ["cpu", "memory", "pids"].into_iter().filter(|name| !text.split_whitespace().any(|word| word == *name)).collect();
+        let missing: Vec<&str> = ["cpu", "memory", "pids"]
+            .into_iter()
+            .filter(|name| !text.split_whitespace().any(|word| word == *name))
+            .collect();
         return if missing.is_empty() {
             finding(Level::Ok, "cgroups", "v2", WANTED)
         } else {
@@ -157,10 +156,8 @@ fn cgroups() -> Finding {
             )
         };
     }
-    let missing: Vec<&str> = ["cpu", "memory", "devices", "freezer", "pids"]
-        .into_iter()
-        .filter(|name| !base.join(name).is_dir())
-        .collect();
+    let missing: Vec<&str> =
+        ["cpu", "memory", "devices", "freezer", "pids"].into_iter().filter(|name| !base.join(name).is_dir()).collect();
     if missing.is_empty() {
         finding(Level::Ok, "cgroups", "v1", WANTED)
     } else {
@@ -195,7 +192,10 @@ fn disk(data: &Path) -> Finding {
                 _ => Level::Ok,
             };
             let found = format!("{:.1} GiB free at {}", free as f64 / GIB as f64, there.display());
-            mended(finding(level, "disk", found, WANTED), format!("free space on {}, or use --data-dir", there.display()))
+            mended(
+                finding(level, "disk", found, WANTED),
+                format!("free space on {}, or use --data-dir", there.display()),
+            )
         }
         Err(error) => finding(Level::Warning, "disk", format!("{}: {error}", there.display()), WANTED),
     }

@@ -21,13 +21,10 @@ impl Progress {
     }
 
     /// Runs one step; its result says in a few words what came of it.
-    pub(crate) async fn step<T>(
-        &self,
-        name: &str,
-        work: impl Future<Output = Result<(T, String)>>,
-    ) -> Result<T> {
+    pub(crate) async fn step<T>(&self, name: &str, work: impl Future<Output = Result<(T, String)>>) -> Result<T> {
         let spinner = self.terminal.then(|| {
-            let style = ProgressStyle::with_template("  {spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+            let style =
+                ProgressStyle::with_template("  {spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
             let bar = ProgressBar::new_spinner().with_style(style).with_message(name.to_owned());
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
@@ -52,7 +49,7 @@ impl Progress {
 
     /// Says one line.
     pub(crate) fn say(&self, line: &str) {
-        let _ = writeln!(std::io::stderr().lock(), "{line}");
+        drop(writeln!(std::io::stderr().lock(), "{line}"));
     }
 
     /// Seconds since the start.

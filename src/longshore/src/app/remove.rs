@@ -274,8 +274,7 @@ pub(crate) fn unmount_below(folder: &Path) -> Result<()> {
     for path in mounts_below(&text, folder) {
         if nix::mount::umount(&path).is_err() {
             // Busy: taken out of sight now, ended by the kernel with its last user; nothing below is touched by that.
-            nix::mount::umount2(&path, MntFlags::MNT_DETACH)
-                .with_context(|| format!("unmount {}", path.display()))?;
+            nix::mount::umount2(&path, MntFlags::MNT_DETACH).with_context(|| format!("unmount {}", path.display()))?;
         }
     }
     Ok(())

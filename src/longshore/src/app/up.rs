@@ -117,7 +117,8 @@ pub(crate) async fn up(options: UpOptions) -> Result<()> {
             findings = preflight::check(&options.wanted()).await;
             preflight::blockers(&findings)?;
             let warnings = findings.iter().filter(|finding| finding.level == preflight::Level::Warning).count();
-            let note = if warnings == 0 { String::new() } else { format!(", {warnings} warnings: see longshore check") };
+            let note =
+                if warnings == 0 { String::new() } else { format!(", {warnings} warnings: see longshore check") };
             Ok(((), format!("{} things are as wanted{note}", findings.len() - warnings)))
         })
         .await?;
@@ -152,7 +153,10 @@ async fn prepare_runtime(options: &UpOptions, progress: &Progress) -> Result<Run
                 .step("container runtime", async {
                     let client = CriClient::connect(endpoint, ClientOptions::default())?;
                     let version = client.check().await.with_context(|| {
-                        Hint::new(endpoint.clone(), "start it, or leave --runtime-endpoint out: longshore brings its own")
+                        Hint::new(
+                            endpoint.clone(),
+                            "start it, or leave --runtime-endpoint out: longshore brings its own",
+                        )
                     })?;
                     refuse_strangers(paths, endpoint, &client).await?;
                     Ok(((), format!("{} {}", version.runtime_name, version.runtime_version)))
@@ -292,12 +296,7 @@ fn ready_condition(node: &k8s_openapi::api::core::v1::Node) -> Result<(), String
     }
 }
 
-async fn run_demo(
-    options: &UpOptions,
-    runtime: &Runtime,
-    client: &kube::Client,
-    progress: &Progress,
-) -> Result<()> {
+async fn run_demo(options: &UpOptions, runtime: &Runtime, client: &kube::Client, progress: &Progress) -> Result<()> {
     let socket = runtime.endpoint.strip_prefix("unix://").unwrap_or(&runtime.endpoint).to_owned();
     progress
         .step("sample image", async {
@@ -333,7 +332,8 @@ async fn demo_address(client: &kube::Client) -> Result<SocketAddr> {
             if let Ok(Some(pod)) = pods.get_opt("hello").await {
                 let status = pod.status.unwrap_or_default();
                 let conditions = status.conditions.unwrap_or_default();
-                let is_ready = conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+                let is_ready =
+                    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
                 if let (true, Some(address)) = (is_ready, status.pod_ip.and_then(|text| text.parse().ok())) {
                     return SocketAddr::new(address, demo::PORT);
                 }

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
-    let client = arguments.connection.client()?;
+    let client = arguments.connection.client().await?;
     let namespace = arguments.namespace.namespace.as_deref();
     for file in &arguments.filename {
         for (name, text) in read(file)? {
@@ -146,7 +146,10 @@ fn mark(object: &Value) -> Result<Value> {
     if annotations.is_null() {
         *annotations = Value::Object(Map::new());
     }
-    annotations.as_object_mut().context("metadata.annotations must be a mapping")?.insert(LAST_APPLIED.to_owned(), text.into());
+    annotations
+        .as_object_mut()
+        .context("metadata.annotations must be a mapping")?
+        .insert(LAST_APPLIED.to_owned(), text.into());
     Ok(marked)
 }
 

@@ -7,8 +7,8 @@ use anyhow::Result;
 use super::print::{self, Output};
 use super::up;
 use crate::app::preflight::{self, Level};
-use crate::app::up::Lock;
 use crate::app::runtime;
+use crate::app::up::Lock;
 
 /// Flags of `check`.
 #[derive(Debug, clap::Args)]

@@ -33,7 +33,7 @@ impl Namespace {
 
 impl Connection {
     /// Returns a client; nothing is sent yet.
-    pub(crate) fn client(&self) -> Result<kube::Client> {
+    pub(crate) async fn client(&self) -> Result<kube::Client> {
         let path = paths::kubeconfig(self.kubeconfig.as_deref());
         if !path.exists() {
             return Err(Hint::error(
@@ -41,7 +41,10 @@ impl Connection {
                 "longshore up makes one; or pass --kubeconfig FILE",
             ));
         }
-        let kubeconfig = Kubeconfig::load(&path)?;
+        let kubeconfig = Kubeconfig::load(&path, jiff::Timestamp::now()).await?;
+        for problem in kubeconfig.problems() {
+            tracing::warn!(file = %path.display(), %problem, "kubeconfig");
+        }
         kubeconfig.client(&ClientOptions::default()).context("make an API client")
     }
 }
@@ -49,11 +52,23 @@ impl Connection {
 /// Says in the apiserver's words what went wrong, and what to do when it is not there.
 pub(crate) fn explain(error: kube::Error) -> anyhow::Error {
     if longshore_transport::client::is_unreachable(&error) {
-        let text = longshore_transport::client::explain(&error);
-        return Hint::error(format!("the apiserver does not answer: {text}"), "longshore up starts it; longshore ps shows the node without it");
+        let text = last_cause(&error);
+        return Hint::error(
+            format!("the apiserver does not answer: {text}"),
+            "longshore up starts it; longshore ps shows the node without it",
+        );
     }
     match error {
         kube::Error::Api(status) => anyhow::anyhow!("{} ({})", status.message, status.reason),
         other => anyhow::Error::new(other),
     }
+}
+
+/// The cause below all others says what happened; those above only through which layers it came.
+fn last_cause(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
 }

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
-    let client = arguments.connection.client()?;
+    let client = arguments.connection.client().await?;
     let targets = targets(&arguments, &client).await?;
     let mut params = DeleteParams::default();
     if let Ok(seconds) = u32::try_from(arguments.grace_period) {

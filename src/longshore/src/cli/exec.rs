@@ -1,6 +1,6 @@
 //! `longshore exec POD -- COMMAND…`: runs a command in a container; its exit code becomes ours.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
@@ -10,9 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::Api;
 use kube::api::{AttachParams, TerminalSize};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::client::{Connection, Namespace, explain};
+use super::print::out_bytes;
 use crate::app::fail::Usage;
 
 /// Flags of `exec`.
@@ -43,7 +44,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.command.is_empty() {
         return Err(Usage("say what to run: longshore exec POD -- COMMAND".to_owned()).into());
     }
-    let client = arguments.connection.client()?;
+    let client = arguments.connection.client().await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), arguments.namespace.name(&client));
     let tty = arguments.tty && std::io::stdin().is_terminal();
     let params = AttachParams {
@@ -69,31 +70,31 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let status = process.take_status();
     let input = async move {
         if let Some(mut to) = stdin {
-            let copied = tokio::io::copy(&mut tokio::io::stdin(), &mut to).await;
+            let mut from = stdin_chunks();
+            while let Some(chunk) = from.recv().await {
+                if to.write_all(&chunk).await.is_err() {
+                    break;
+                }
+            }
             drop(to.shutdown().await);
-            drop(copied);
         }
         std::future::pending::<()>().await;
     };
     let output = async {
         let out = async {
-            if let Some(mut from) = stdout {
-                let mut to = tokio::io::stdout();
-                tokio::io::copy(&mut from, &mut to).await?;
-                to.flush().await?;
+            match stdout {
+                Some(from) => copy(from, |bytes| out_bytes(bytes)).await,
+                None => Ok(()),
             }
-            std::io::Result::Ok(())
         };
         let err = async {
-            if let Some(mut from) = stderr {
-                let mut to = tokio::io::stderr();
-                tokio::io::copy(&mut from, &mut to).await?;
-                to.flush().await?;
+            match stderr {
+                Some(from) => copy(from, |bytes| Ok(std::io::stderr().lock().write_all(bytes)?)).await,
+                None => Ok(()),
             }
-            std::io::Result::Ok(())
         };
         let (out, err) = tokio::join!(out, err);
-        out.and(err).context("copy output")
+        out.and(err)
     };
     tokio::select! {
         () = input => {}
@@ -104,6 +105,32 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         None => None,
     };
     exit_code(status)
+}
+
+/// Our stdin in pieces, read on a thread of its own: a read that never ends must hold up nothing.
+fn stdin_chunks() -> tokio::sync::mpsc::Receiver<Vec<u8>> {
+    // One piece is on its way while the next is read.
+    let (sender, receiver) = tokio::sync::mpsc::channel(2);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 8 * 1024];
+        while let Ok(read) = std::io::stdin().lock().read(&mut buffer) {
+            if read == 0 || sender.blocking_send(buffer[..read].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let read = from.read(&mut buffer).await.context("read output")?;
+        if read == 0 {
+            return Ok(());
+        }
+        to(&buffer[..read])?;
+    }
 }
 
 /// Success is 0; a command's own exit code is in the details of the status.
@@ -148,6 +175,6 @@ impl RawMode {
 
 impl Drop for RawMode {
     fn drop(&mut self) {
-        drop(tcsetattr(std::io::stdin().as_fd(), SetArg::TCSANOW, &self.before));
+        let _ = tcsetattr(std::io::stdin().as_fd(), SetArg::TCSANOW, &self.before);
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
-    let client = arguments.connection.client()?;
+    let client = arguments.connection.client().await?;
     let kinds = Kinds::discover(&client).await?;
     let (kind, names) = parse(&arguments, &kinds)?;
     let api = api(&arguments, &kind, &client);
@@ -68,7 +68,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let columns = Columns { kind: kind.resource.kind.clone(), namespace: arguments.all_namespaces && kind.namespaced };
     if items.is_empty() && !arguments.watch && arguments.output.output == Shape::Table {
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr().lock(), "no {} found", kind.resource.plural);
+        drop(writeln!(std::io::stderr().lock(), "no {} found", kind.resource.plural));
         return Ok(ExitCode::SUCCESS);
     }
     let shown = match (names.len(), items.as_slice()) {
@@ -183,14 +183,15 @@ impl Columns {
                 cells.extend([format!("{ready}/{all}"), pod_state(item), restarts.to_string(), text("/status/podIP")]);
             }
             "Node" => {
-                cells.extend([node_state(item), text("/status/nodeInfo/kubeletVersion"), text("/status/addresses/0/address")]);
+                cells.extend([
+                    node_state(item),
+                    text("/status/nodeInfo/kubeletVersion"),
+                    text("/status/addresses/0/address"),
+                ]);
             }
             "Event" => {
-                let object = format!(
-                    "{}/{}",
-                    text("/involvedObject/kind").to_lowercase(),
-                    text("/involvedObject/name")
-                );
+                let object =
+                    format!("{}/{}", text("/involvedObject/kind").to_lowercase(), text("/involvedObject/name"));
                 cells.extend([text("/type"), text("/reason"), object, text("/message").replace('\n', " ")]);
             }
             "Service" => cells.extend([text("/spec/type"), text("/spec/clusterIP")]),
@@ -253,7 +254,8 @@ fn pod_state(pod: &Value) -> String {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or("Unknown");
     let word = pod.pointer("/status/reason").and_then(Value::as_str).map(str::to_owned);
     let container = list(pod, "/status/containerStatuses").iter().find_map(reason_of);
-    word.or_else(|| container.filter(|reason| phase != "Running" || reason != "Completed")).unwrap_or_else(|| phase.to_owned())
+    word.or_else(|| container.filter(|reason| phase != "Running" || reason != "Completed"))
+        .unwrap_or_else(|| phase.to_owned())
 }
 
 fn node_state(node: &Value) -> String {
@@ -277,7 +279,8 @@ mod tests {
     #[test]
     fn one_word_says_what_a_pod_is_doing() {
         let pod = |status: Value| json!({"metadata": {}, "spec": {"containers": [{}]}, "status": status});
-        let waiting = json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]});
+        let waiting =
+            json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]});
         assert_eq!(pod_state(&pod(waiting)), "ImagePullBackOff");
         let running = json!({"phase": "Running", "containerStatuses": [{"state": {"running": {}}, "ready": true}]});
         assert_eq!(pod_state(&pod(running)), "Running");

@@ -36,7 +36,8 @@ pub(crate) struct Kind {
 impl Kinds {
     /// Asks the apiserver.
     pub(crate) async fn discover(client: &Client) -> Result<Self> {
-        let discovery = Discovery::new(client.clone()).run().await.map_err(explain).context("ask for the API's kinds")?;
+        let discovery =
+            Discovery::new(client.clone()).run().await.map_err(explain).context("ask for the API's kinds")?;
         let found = discovery.groups().flat_map(kube::discovery::ApiGroup::recommended_resources).collect();
         Ok(Self { found })
     }

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
-    let client = arguments.connection.client()?;
+    let client = arguments.connection.client().await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), arguments.namespace.name(&client));
     let params = LogParams {
         container: arguments.container,

@@ -84,10 +84,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn dispatch(mut arguments: Vec<OsString>) -> Result<ExitCode> {
-    let is_kubelet = arguments
-        .first()
-        .and_then(|name| Path::new(name).file_name())
-        .is_some_and(|name| name == "kubelet");
+    let is_kubelet =
+        arguments.first().and_then(|name| Path::new(name).file_name()).is_some_and(|name| name == "kubelet");
     // The kubelet's flags have their own grammar (`_` equals `-`, `--flag=false`): clap must not see them.
     if is_kubelet {
         return agent::run(arguments.split_off(1));
@@ -98,7 +96,7 @@ fn dispatch(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let Arguments { verbose, log_format, command } = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            let _ = error.print();
+            drop(error.print());
             return Ok(if error.use_stderr() { ExitCode::from(fail::USAGE) } else { ExitCode::SUCCESS });
         }
     };

@@ -52,7 +52,7 @@ enum Command {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.command {
         Some(Command::NodeKubeconfig { name, data_dir, server, write }) => {
-            if longshore_api::names::is_dns1123_subdomain(&name) {
+            if longshore_api::names::dns1123_subdomain(&name).is_empty() {
                 let text = plane::node_kubeconfig(&data_dir, &name, &server)?;
                 match write {
                     Some(file) => longshore_util::atomic::write(&file, text.as_bytes(), 0o600)

@@ -95,7 +95,16 @@ mod tests {
 
     #[test]
     fn ages_are_written_as_kubectl_does() {
-        for (seconds, text) in [(5, "5s"), (119, "119s"), (125, "2m5s"), (180, "3m"), (3600, "60m"), (4 * 3600 + 60, "4h1m"), (90000, "25h"), (200_000, "2d7h")] {
+        for (seconds, text) in [
+            (5, "5s"),
+            (119, "119s"),
+            (125, "2m5s"),
+            (180, "3m"),
+            (3600, "60m"),
+            (4 * 3600 + 60, "4h1m"),
+            (90000, "25h"),
+            (200_000, "2d7h"),
+        ] {
             assert_eq!(age(Duration::from_secs(seconds)), text, "{seconds}");
         }
     }

@@ -111,7 +111,12 @@ fn detach(paths: &Paths) -> Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
         if ready {
-            let _ = writeln!(std::io::stderr().lock(), "in the background as process {}, log in {}", child.id(), path.display());
+            drop(writeln!(
+                std::io::stderr().lock(),
+                "in the background as process {}, log in {}",
+                child.id(),
+                path.display()
+            ));
             return Ok(ExitCode::SUCCESS);
         }
         std::thread::park_timeout(Duration::from_millis(50));
