@@ -13,7 +13,7 @@ use longshore_host::oci::{PAUSE_IMAGE, pause_archive};
 use longshore_util::Tasks;
 use nix::fcntl::{Flock, FlockArg};
 
-use super::agent::AgentRun;
+use super::agent::{AgentRun, settings};
 use super::fail::Hint;
 use super::paths::Paths;
 use super::plane::PlaneRun;
@@ -231,17 +231,22 @@ async fn run_node(options: &UpOptions, runtime: &Runtime, tasks: &Tasks, progres
     let plane = progress
         .step("control plane", async {
             let plane = PlaneRun::start(&paths.data, options.bind, tasks).await?;
-            plane.write_node_kubeconfig(&node, &paths.node_kubeconfig())?;
-            let url = plane.url();
+            plane.write_node_kubeconfig(&node, &paths.node_kubeconfig()).await?;
+            let url = plane.url().to_owned();
             Ok((plane, format!("{url}, data in {}", paths.data.display())))
         })
         .await?;
-    let client = plane.client()?;
+    let client = plane.client().await?;
     let agent = progress
         .step("node agent", async {
             let mut flags = kubelet::write_config(paths, &runtime.endpoint, &node)?;
             flags.extend(options.agent_flags.iter().cloned());
-            let agent = AgentRun::start(&flags, tasks).await?;
+            let flags = longshore_api::flags::parse(&flags)?;
+            let settings = settings(&flags)?;
+            for warning in &settings.warnings {
+                tracing::warn!("{warning}");
+            }
+            let agent = AgentRun::start(settings, tasks).await?;
             Ok((agent, format!("watches pods of node {node}")))
         })
         .await?;
@@ -257,7 +262,7 @@ async fn run_node(options: &UpOptions, runtime: &Runtime, tasks: &Tasks, progres
     what_now(paths, options.demo, progress);
     longshore_util::atomic::write(&paths.ready(), b"ready\n", 0o644)?;
     let outcome = until_told(tasks).await;
-    drop(agent);
+    agent.stop(tasks).await;
     outcome
 }
 

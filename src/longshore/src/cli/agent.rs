@@ -1,7 +1,49 @@
-//! placeholder
-use anyhow::Result;
+//! `longshore agent`: the node agent with the kubelet's flags and configuration, also as a link named `kubelet`.
+
 use std::ffi::OsString;
 use std::process::ExitCode;
-pub(crate) fn run(_flags: Vec<OsString>) -> Result<ExitCode> {
-    anyhow::bail!("no agent")
+
+use anyhow::Result;
+use longshore_api::flags::VersionRequest;
+use longshore_util::Tasks;
+
+use super::print::out;
+use crate::app::agent::{AgentRun, VERSION, settings};
+use crate::app::fail::Usage;
+use crate::app::logging::{self, LogFormat};
+use crate::app::{runtime, up};
+
+/// Runs the agent until it is told to end.
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
+    let arguments: Vec<String> = arguments
+        .into_iter()
+        .map(|word| word.into_string().map_err(|word| Usage(format!("not UTF-8: {}", word.display()))))
+        .collect::<Result<_, _>>()?;
+    let flags = longshore_api::flags::parse(&arguments).map_err(|error| Usage(error.to_string()))?;
+    if flags.help {
+        out(longshore_api::flags::help().trim_end())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match &flags.version {
+        Some(VersionRequest::Print | VersionRequest::Raw) => {
+            out(&format!("Kubernetes {VERSION} (longshore {})", env!("CARGO_PKG_VERSION")))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(VersionRequest::Report(_)) | None => {}
+    }
+    let settings = settings(&flags)?;
+    let logging = &settings.config.logging;
+    let format = if logging.format == "json" { LogFormat::Json } else { LogFormat::Text };
+    logging::start(format, logging.verbosity, false);
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    runtime::block_on(async {
+        let tasks = Tasks::new();
+        let agent = AgentRun::start(settings, &tasks).await?;
+        let outcome = up::until_told(&tasks).await;
+        agent.stop(&tasks).await;
+        outcome
+    })?;
+    Ok(ExitCode::SUCCESS)
 }

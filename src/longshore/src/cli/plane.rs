@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
                 let tasks = Tasks::new();
                 let plane = PlaneRun::start(&arguments.data_dir, arguments.bind, &tasks).await?;
                 if let Some(file) = &arguments.write_kubeconfig {
-                    plane.copy_admin_kubeconfig(file)?;
+                    plane.copy_admin_kubeconfig(file).await?;
                 }
                 tracing::info!(url = plane.url(), "control plane is ready");
                 let outcome = up::until_told(&tasks).await;
