@@ -1,39 +1,27 @@
 //! The states of sandboxes and containers as last heard, and what differs from them. Pure.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use longshore_cri::v1;
 
 use super::read::owner;
 use crate::model::PodUid;
 
-/// One sandbox or container. The kind is part of the state, as ids of both live in one space.
+/// One sandbox or container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Row {
     uid: PodUid,
-    state: State,
+    state: i32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Sandbox(i32),
-    Container(i32),
-}
+type Rows = HashMap<String, Row>;
+type Labels = BTreeMap<String, String>;
 
-impl State {
-    /// Whether it can change without anybody asking for it.
-    fn is_alive(self) -> bool {
-        match self {
-            Self::Sandbox(state) => state == i32::from(v1::PodSandboxState::SandboxReady),
-            Self::Container(state) => state != i32::from(v1::ContainerState::ContainerExited),
-        }
-    }
-}
-
-/// Both lists of one look at the runtime.
+/// One look at the runtime.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    pub(super) sandboxes: Vec<v1::PodSandbox>,
+    /// `None` where only containers were looked at.
+    pub(super) sandboxes: Option<Vec<v1::PodSandbox>>,
     pub(super) containers: Vec<v1::Container>,
 }
 
@@ -51,41 +39,66 @@ pub(super) enum News {
 /// What is known.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    rows: HashMap<String, Row>,
+    sandboxes: Rows,
+    containers: Rows,
+}
+
+/// Replaces what is known by what was listed; adds the pods that differ.
+fn replace(rows: &mut Rows, listed: impl Iterator<Item = (String, Labels, i32)>, changed: &mut BTreeSet<PodUid>) {
+    let mut old = std::mem::take(rows);
+    for (id, labels, state) in listed {
+        let row = match old.remove(&id) {
+            Some(row) if row.state == state => row,
+            other => {
+                // What has no pod is not ours.
+                let Some(uid) = other.map(|row| row.uid).or_else(|| owner(&labels)) else { continue };
+                changed.insert(uid.clone());
+                Row { uid, state }
+            }
+        };
+        rows.insert(id, row);
+    }
+    // What is left over is gone from the runtime.
+    changed.extend(old.into_values().map(|row| row.uid));
+}
+
+/// Notes one state; says whether it is news.
+fn set(rows: &mut Rows, id: &str, uid: &PodUid, state: i32) -> bool {
+    match rows.get_mut(id) {
+        Some(row) if row.state == state => false,
+        Some(row) => {
+            row.state = state;
+            true
+        }
+        None => {
+            rows.insert(id.to_owned(), Row { uid: uid.clone(), state });
+            true
+        }
+    }
 }
 
 impl Table {
     /// Whether anything lives that may change by itself.
     pub(super) fn has_life(&self) -> bool {
-        self.rows.values().any(|row| row.state.is_alive())
+        let ready = i32::from(v1::PodSandboxState::SandboxReady);
+        let exited = i32::from(v1::ContainerState::ContainerExited);
+        self.sandboxes.values().any(|row| row.state == ready) || self.containers.values().any(|row| row.state != exited)
     }
 
     /// All pods of which something is known.
     pub(super) fn pods(&self) -> BTreeSet<PodUid> {
-        self.rows.values().map(|row| row.uid.clone()).collect()
+        self.sandboxes.values().chain(self.containers.values()).map(|row| row.uid.clone()).collect()
     }
 
-    /// Takes a full look; returns the pods that differ from what was known.
+    /// Takes a look; returns the pods that differ from what was known.
     pub(super) fn relisted(&mut self, snapshot: Snapshot) -> BTreeSet<PodUid> {
         let mut changed = BTreeSet::new();
-        let mut rows = HashMap::with_capacity(snapshot.sandboxes.len() + snapshot.containers.len());
-        let sandboxes = snapshot.sandboxes.into_iter().map(|row| (row.id, row.labels, State::Sandbox(row.state)));
-        let containers = snapshot.containers.into_iter().map(|row| (row.id, row.labels, State::Container(row.state)));
-        for (id, labels, state) in sandboxes.chain(containers) {
-            let row = match self.rows.remove(&id) {
-                Some(row) if row.state == state => row,
-                old => {
-                    // What has no pod is not ours.
-                    let Some(uid) = old.map(|row| row.uid).or_else(|| owner(&labels)) else { continue };
-                    changed.insert(uid.clone());
-                    Row { uid, state }
-                }
-            };
-            rows.insert(id, row);
+        if let Some(sandboxes) = snapshot.sandboxes {
+            let listed = sandboxes.into_iter().map(|row| (row.id, row.labels, row.state));
+            replace(&mut self.sandboxes, listed, &mut changed);
         }
-        // What is left over is gone from the runtime.
-        changed.extend(self.rows.drain().map(|(_, row)| row.uid));
-        self.rows = rows;
+        let listed = snapshot.containers.into_iter().map(|row| (row.id, row.labels, row.state));
+        replace(&mut self.containers, listed, &mut changed);
         changed
     }
 
@@ -94,7 +107,8 @@ impl Table {
     pub(super) fn told(&mut self, event: &v1::ContainerEventResponse) -> News {
         let deleted = event.container_event_type() == v1::ContainerEventType::ContainerDeletedEvent;
         let sandbox = event.pod_sandbox_status.as_ref();
-        let known = self.rows.get(&event.container_id).map(|row| row.uid.clone());
+        let known = self.containers.get(&event.container_id).or_else(|| self.sandboxes.get(&event.container_id));
+        let known = known.map(|row| row.uid.clone());
         let Some(uid) = sandbox.and_then(|sandbox| owner(&sandbox.labels)).or(known) else {
             // An end without an owner that is known: perhaps of one that is not ours, perhaps of one not listed yet.
             let ours_unknown = sandbox.is_none() && !deleted;
@@ -102,37 +116,22 @@ impl Table {
         };
         let mut changed = false;
         if let Some(sandbox) = sandbox {
-            changed |= self.set(&sandbox.id, &uid, State::Sandbox(sandbox.state));
+            changed |= set(&mut self.sandboxes, &sandbox.id, &uid, sandbox.state);
         }
         for container in &event.containers_statuses {
-            changed |= self.set(&container.id, &uid, State::Container(container.state));
+            changed |= set(&mut self.containers, &container.id, &uid, container.state);
         }
         if deleted {
-            changed |= self.rows.remove(&event.container_id).is_some();
+            changed |= self.containers.remove(&event.container_id).is_some();
+            changed |= self.sandboxes.remove(&event.container_id).is_some();
         }
         let ended = event.container_event_type() == v1::ContainerEventType::ContainerStoppedEvent;
         if changed || deleted || ended { News::Changed(uid) } else { News::Known }
-    }
-
-    fn set(&mut self, id: &str, uid: &PodUid, state: State) -> bool {
-        match self.rows.get_mut(id) {
-            Some(row) if row.state == state => false,
-            Some(row) => {
-                row.state = state;
-                true
-            }
-            None => {
-                self.rows.insert(id.to_owned(), Row { uid: uid.clone(), state });
-                true
-            }
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use longshore_cri::labels::POD_UID;
 
     use super::*;
@@ -153,7 +152,7 @@ mod tests {
     }
 
     fn look(sandboxes: Vec<v1::PodSandbox>, containers: Vec<v1::Container>) -> Snapshot {
-        Snapshot { sandboxes, containers }
+        Snapshot { sandboxes: Some(sandboxes), containers }
     }
 
     fn uids(list: &[&str]) -> BTreeSet<PodUid> {
@@ -170,6 +169,17 @@ mod tests {
         assert_eq!(table.relisted(exited), uids(&["a"]));
         let gone = look(vec![sandbox("s1", "a")], vec![container("c1", "a", EXITED)]);
         assert_eq!(table.relisted(gone), uids(&["b"]));
+    }
+
+    #[test]
+    fn a_look_at_containers_alone_leaves_sandboxes_as_they_were() {
+        let mut table = Table::default();
+        table.relisted(look(vec![sandbox("s1", "a")], vec![container("c1", "a", RUNNING)]));
+        let containers = Snapshot { sandboxes: None, containers: vec![container("c1", "a", RUNNING)] };
+        assert_eq!(table.relisted(containers), uids(&[]));
+        assert!(table.has_life());
+        assert_eq!(table.relisted(Snapshot::default()), uids(&["a"]), "the container is gone");
+        assert_eq!(table.pods(), uids(&["a"]), "its sandbox is still known");
     }
 
     #[test]

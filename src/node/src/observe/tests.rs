@@ -143,6 +143,16 @@ async fn without_events_an_end_is_seen_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_events_a_sandbox_that_ends_is_seen_within_seconds() {
+    let scene = scene(FakeOptions::without_events()).await;
+    let sandboxes = scene.runtime.sandboxes();
+    let of_b = sandboxes.iter().find(|one| one.metadata.as_ref().is_some_and(|metadata| metadata.uid == "b"));
+    scene.runtime.kill_sandbox(&of_b.unwrap().id);
+    let took = scene.wakes.wait_for("b", Duration::from_secs(10)).await.unwrap();
+    assert!(took <= Duration::from_secs(4), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_events_an_expected_change_is_looked_for_sooner() {
     let scene = scene(FakeOptions::without_events()).await;
     scene.runtime.set_program("main", Program::exits(0, Duration::from_millis(100)));

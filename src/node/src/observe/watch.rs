@@ -70,12 +70,17 @@ async fn settled<T>(pending: &mut Pending<T>) -> Result<T, CriError> {
     }
 }
 
-async fn list(runtime: SharedRuntime) -> Result<Snapshot, CriError> {
-    let (sandboxes, containers) = futures_util::try_join!(
-        runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
-        runtime.list_containers(v1::ListContainersRequest { filter: None }),
-    )?;
-    Ok(Snapshot { sandboxes: sandboxes.items, containers: containers.containers })
+async fn list(runtime: SharedRuntime, full: bool) -> Result<Snapshot, CriError> {
+    let sandboxes = async {
+        if !full {
+            return Ok(None);
+        }
+        let request = v1::ListPodSandboxRequest { filter: None };
+        runtime.list_pod_sandbox(request).await.map(|answer| Some(answer.items))
+    };
+    let containers = runtime.list_containers(v1::ListContainersRequest { filter: None });
+    let (sandboxes, containers) = futures_util::try_join!(sandboxes, containers)?;
+    Ok(Snapshot { sandboxes, containers: containers.containers })
 }
 
 impl Stream {
@@ -155,7 +160,8 @@ impl Watch {
         let now = Instant::now();
         self.options.metrics.relist_interval.observe((now - self.relist_began).as_secs_f64());
         self.relist_began = now;
-        self.relist = Some(Box::pin(list(self.runtime.clone())));
+        let full = self.pace.is_full(now, self.has_events());
+        self.relist = Some(Box::pin(list(self.runtime.clone(), full)));
     }
 
     fn schedule(&mut self) {
@@ -173,6 +179,7 @@ impl Watch {
                     tracing::warn!(%error, "listing the runtime's pods");
                 }
                 self.failing = Some(error);
+                self.pace.want_full();
                 self.relist_due = now + self.relist_retry.next_delay();
                 return;
             }
@@ -233,7 +240,10 @@ impl Watch {
                     self.confirmed(&uid);
                 }
             }
-            News::Unclear => self.relist_due = Instant::now(),
+            News::Unclear => {
+                self.pace.want_full();
+                self.relist_due = Instant::now();
+            }
         }
     }
 
@@ -286,6 +296,7 @@ impl Watch {
             self.stream = Stream::Down(now + delay);
         }
         // From here on the relist is the source, beginning now: events may have been lost.
+        self.pace.want_full();
         self.relist_due = now;
     }
 }
