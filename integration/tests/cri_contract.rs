@@ -40,3 +40,9 @@ fn root_holds_for_debian_12_containerd() -> anyhow::Result<()> {
 fn root_holds_for_the_newest_containerd() -> anyhow::Result<()> {
     holds_for(newest(), true)
 }
+
+#[test]
+#[ignore = "long: part of make test-all"]
+fn root_holds_for_containerd_1_7() -> anyhow::Result<()> {
+    holds_for(Version::V1_7, true)
+}

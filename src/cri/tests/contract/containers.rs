@@ -214,5 +214,18 @@ pub(super) async fn tell_events(subject: &Subject) {
     ];
     assert_eq!(seen, wanted);
     assert_eq!(exit_code, Some((v1::ContainerState::ContainerExited, 3)));
+
     pod.end().await;
+    let mut seen = Vec::new();
+    while seen.last() != Some(&Event::ContainerDeletedEvent) {
+        let Ok(Some(event)) = tokio::time::timeout_at(until, events.next()).await else {
+            panic!("events of the sandbox end with {seen:?}");
+        };
+        let event = event.unwrap();
+        if event.container_id == pod.id {
+            seen.push(event.container_event_type());
+        }
+    }
+    // Without this a relist would take the end of each sandbox for an event that was lost.
+    assert_eq!(seen, [Event::ContainerStoppedEvent, Event::ContainerDeletedEvent]);
 }
