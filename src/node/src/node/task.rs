@@ -59,7 +59,8 @@ impl StatusTask {
     ) -> Self {
         let now = Instant::now();
         Self {
-            api: Api::all(client.clone()),
+            // Status is a heartbeat as well: no flood of other requests delays it.
+            api: Api::all(deps.heartbeat.clone().unwrap_or_else(|| client.clone())),
             images: ImageList::new(deps.images.clone(), options.max_images),
             target: EventTarget::node(&options.name),
             seed: seed_of(&options.name),

@@ -3,10 +3,15 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longshore_transport::tls::MinVersion;
+use longshore_util::Tasks;
 
-use super::{AuthorizationMode, ServerOptions};
+use super::{
+    AuthorizationMode, HealthCheck, HealthChecks, ServerDeps, ServerHandle, ServerOptions, StartError, start,
+    start_health,
+};
 use crate::settings::Settings;
 
 impl ServerOptions {
@@ -44,6 +49,30 @@ impl ServerOptions {
             config: Arc::new(config.to_value()),
         })
     }
+}
+
+/// Starts what the configuration asks for: the health port first, so that it answers from the beginning.
+pub async fn start_configured(
+    settings: &Settings,
+    node: &str,
+    addresses: Vec<IpAddr>,
+    deps: ServerDeps,
+    tasks: &Tasks,
+) -> Result<Option<ServerHandle>, StartError> {
+    if let Some(bind) = health_address(settings) {
+        start_health(bind, deps.health.clone(), tasks)?;
+    }
+    match ServerOptions::from_settings(settings, node, addresses) {
+        Some(options) => start(options, deps, tasks).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The checks of `/healthz`; `syncloop` fails when the agent's runtime stands still for longer than upstream allows.
+pub fn configured_checks(settings: &Settings, tasks: &Tasks) -> HealthChecks {
+    const LEAST: Duration = Duration::from_secs(300);
+    let limit = settings.config.sync_frequency.as_std().saturating_mul(2).max(LEAST);
+    HealthChecks::new([HealthCheck::beat(tasks, limit)])
 }
 
 /// Where health is served; `None` when it is turned off.

@@ -29,7 +29,7 @@ use longshore_transport::serve::BindError;
 use longshore_transport::tls::{MinVersion, TlsConfigError};
 use longshore_util::clock::SharedClock;
 
-pub use config::health_address;
+pub use config::{configured_checks, health_address, start_configured};
 pub use health::{HealthCheck, HealthChecks};
 pub use listen::{ServerHandle, start, start_health};
 
