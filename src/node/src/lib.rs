@@ -5,6 +5,7 @@ pub mod gc;
 pub mod image;
 pub mod journal;
 pub mod logs;
+pub mod mirror;
 pub mod model;
 pub mod node;
 pub mod object;
@@ -13,6 +14,8 @@ pub mod pod;
 pub mod resource;
 pub mod server;
 pub mod settings;
+pub mod source;
+pub mod status;
 pub mod telemetry;
 
 #[cfg(test)]
