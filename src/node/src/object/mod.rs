@@ -1,5 +1,81 @@
 //! Objects that pods refer to: configmaps, secrets, services, tokens. Read on demand, kept for a while, never logged.
+//!
+//! Configmaps and secrets are read one by one when a pod needs them; one read answers all who ask for the same object at
+//! the same time, and an answer serves until it is older than the asker accepts. When the apiserver cannot be reached, what
+//! was read before goes on serving. Services are watched, for each container's environment names them all.
 
+mod cache;
 mod lookup;
+mod service;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use longshore_util::Tasks;
+use longshore_util::clock::SharedClock;
 
 pub use lookup::Lookup;
+pub use service::Services;
+pub use token::{TokenKey, Tokens};
+
+use cache::Cache;
+
+/// One read of the apiserver takes no longer.
+const READ_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How old an answer may be when a pod is started or its volumes are made anew.
+pub const FRESH: Duration = Duration::from_secs(2);
+/// How old an answer may be when mounted data are brought up to date.
+pub const REFRESH: Duration = Duration::from_secs(20);
+
+/// Everything that pods refer to. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Objects {
+    config_maps: Cache<ConfigMap>,
+    secrets: Cache<Secret>,
+    services: Services,
+    tokens: Tokens,
+}
+
+impl Objects {
+    /// Starts the watch of services. Without a client (static pods alone) nothing can be read and that is what is said.
+    pub fn start(client: Option<kube::Client>, clock: SharedClock, tasks: &Tasks) -> Self {
+        Self {
+            config_maps: Cache::new(client.clone(), clock.clone()),
+            secrets: Cache::new(client.clone(), clock.clone()),
+            services: Services::start(client.clone(), tasks),
+            tokens: Tokens::new(client, clock),
+        }
+    }
+
+    /// Reads a configmap, from memory when what is there is younger than `age`.
+    pub async fn config_map(&self, namespace: &str, name: &str, age: Duration) -> Lookup<ConfigMap> {
+        self.config_maps.get(namespace, name, age).await
+    }
+
+    /// Reads a secret, from memory when what is there is younger than `age`.
+    pub async fn secret(&self, namespace: &str, name: &str, age: Duration) -> Lookup<Secret> {
+        self.secrets.get(namespace, name, age).await
+    }
+
+    /// The services of the cluster.
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// Tokens of service accounts.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// Forgets what nobody asked for in a long time.
+    pub fn tidy(&self) {
+        self.config_maps.tidy();
+        self.secrets.tidy();
+        self.tokens.tidy();
+    }
+}
