@@ -44,7 +44,7 @@ pub(crate) fn serve(
     let selection = Selection::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
     let from = query.get("resourceVersion");
     let initial = query.flag("sendInitialEvents");
-    if query.get("sendInitialEvents") != "" && query.get("resourceVersionMatch") != "NotOlderThan" {
+    if !query.get("sendInitialEvents").is_empty() && query.get("resourceVersionMatch") != "NotOlderThan" {
         let text = "resourceVersionMatch: Required value: sendInitialEvents requires setting resourceVersionMatch to \
                     NotOlderThan";
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text));

@@ -15,8 +15,10 @@ fn text(entry: &Entry) -> String {
     String::from_utf8(entry.value.to_vec()).unwrap()
 }
 
+type Engine = (Arc<dyn Store>, Arc<ManualClock>, Option<tempfile::TempDir>);
+
 /// Both engines, each with its clock and the folder that must outlive it.
-fn engines(limits: Limits) -> Vec<(Arc<dyn Store>, Arc<ManualClock>, Option<tempfile::TempDir>)> {
+fn engines(limits: Limits) -> Vec<Engine> {
     let clock = || Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
     let (first, second) = (clock(), clock());
     let memory: SharedClock = first.clone();

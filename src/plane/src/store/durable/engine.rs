@@ -138,14 +138,13 @@ impl Engine {
         let read = || -> Result<Vec<_>, redb::Error> {
             let transaction = database.begin_read()?;
             let mut events = Vec::new();
-            let mut expected = after.next().0;
-            for row in transaction.open_table(LOG)?.range(expected..)? {
+            let first = after.next().0;
+            for (expected, row) in (first..).zip(transaction.open_table(LOG)?.range(first..)?) {
                 let (revision, row) = row?;
                 let event = codec::read_event(revision.value(), row.value())
                     .filter(|_| revision.value() == expected)
                     .ok_or_else(|| redb::Error::Corrupted(format!("log row {}", revision.value())))?;
                 events.push(event);
-                expected += 1;
             }
             Ok(events)
         };

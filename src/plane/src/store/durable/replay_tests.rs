@@ -185,7 +185,7 @@ async fn answered_writes_survive_a_power_cut_at_any_moment() {
         for mode in 0..4usize {
             let keep = |index: usize| match mode {
                 0 => false,
-                1 | 3 => index % 2 == 0,
+                1 | 3 => index.is_multiple_of(2),
                 _ => true,
             };
             let store = after_cut(&acts, cut, keep, mode == 3).open(limits);
