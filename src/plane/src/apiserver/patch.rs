@@ -42,6 +42,11 @@ impl Patch {
         Ok(Self { kind, body })
     }
 
+    /// Returns what was sent.
+    pub(crate) fn body(&self) -> &Value {
+        &self.body
+    }
+
     /// Returns the patched object.
     pub fn apply(&self, resource: &Resource, old: &Value) -> Result<Value, ApiError> {
         let patched = match self.kind {

@@ -208,7 +208,7 @@ pub static SERVICEACCOUNTS: Resource = Resource {
         kind: "TokenRequest",
         verbs: &["create"],
     }],
-    ..Resource::new("", "serviceaccounts", "serviceaccount", "ServiceAccount", &strategy::Plain)
+    ..Resource::new("", "serviceaccounts", "serviceaccount", "ServiceAccount", &strategy::ServiceAccounts)
 };
 
 /// Services.
@@ -232,7 +232,7 @@ pub static EVENTS: Resource = Resource {
 pub static LEASES: Resource = Resource {
     unconditional_update: false,
     create_on_update: true,
-    ..Resource::new("coordination.k8s.io", "leases", "lease", "Lease", &strategy::Plain)
+    ..Resource::new("coordination.k8s.io", "leases", "lease", "Lease", &strategy::Leases)
 };
 
 /// Storage drivers of a node.

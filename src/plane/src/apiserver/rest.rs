@@ -1,5 +1,6 @@
 //! The verbs over HTTP: reads what a request carries, calls the registry, writes the answer in the form asked for.
 
+mod fields;
 mod read;
 mod special;
 mod write;

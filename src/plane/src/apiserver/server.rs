@@ -166,6 +166,15 @@ impl Api {
             ["apis"] if aggregated() => return discovery_answer(&discovery::aggregated(false)),
             ["api"] => discovery::core_versions(&self.advertised),
             ["apis"] => discovery::group_list(),
+            ["openapi", "v3"] => discovery::openapi_index(),
+            ["openapi", "v3", "api", version] => match discovery::openapi("", version) {
+                Some(document) => document,
+                None => return not_found(),
+            },
+            ["openapi", "v3", "apis", group, version] => match discovery::openapi(group, version) {
+                Some(document) => document,
+                None => return not_found(),
+            },
             ["api", version] => match discovery::resources("", version) {
                 Some(list) => list,
                 None => return not_found(),

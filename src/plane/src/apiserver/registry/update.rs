@@ -146,7 +146,7 @@ impl Registry {
         if !sent.is_empty() && sent != entry.revision.to_string() {
             return Err(ApiError::stale(resource, &name));
         }
-        resource.strategy.check(&object).map_err(|detail| bad_types(resource, &detail))?;
+        resource.strategy.decode(&object, false).map_err(|detail| bad_types(resource, &detail))?;
         drop_nulls(&mut object);
         inherit(resource, &mut object, old);
         merge_part(resource, part, &mut object, old);

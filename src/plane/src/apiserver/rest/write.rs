@@ -6,7 +6,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::read::{list_options, many, one};
-use super::{Call, object, wanted};
+use super::{Call, fields, object, wanted};
 use crate::apiserver::error::ApiError;
 use crate::apiserver::negotiate::{self, Wanted, answer, media_type, read_body};
 use crate::apiserver::object::meta;
@@ -24,8 +24,9 @@ pub(super) async fn create(
     let wanted = wanted(request.headers())?;
     let options = call.write_options()?;
     let (_, object) = object(resource, request).await?;
+    let unknown = fields::check(call, resource, &object)?;
     let made = api.registry().create(resource, call.namespace(resource), object, &options).await?;
-    one(api, call, resource, StatusCode::CREATED, wanted, made)
+    one(api, call, resource, StatusCode::CREATED, wanted, made).map(|response| unknown.told(response))
 }
 
 pub(super) async fn update(
@@ -41,10 +42,11 @@ pub(super) async fn update(
     if meta(&object, "name").is_empty() {
         return Err(ApiError::bad_request("name must be provided"));
     }
+    let unknown = fields::check(call, resource, &object)?;
     let (written, new) =
         api.registry().update(resource, call.namespace(resource), call.name(), part, object, &options).await?;
     let code = if new { StatusCode::CREATED } else { StatusCode::OK };
-    one(api, call, resource, code, wanted, written)
+    one(api, call, resource, code, wanted, written).map(|response| unknown.told(response))
 }
 
 pub(super) async fn patch(
@@ -59,8 +61,9 @@ pub(super) async fn patch(
     let (parts, body) = request.into_parts();
     let body = read_body(body).await?;
     let patch = Patch::parse(&media_type(&parts.headers), &body)?;
+    let unknown = fields::check(call, resource, patch.body())?;
     let written = api.registry().patch(resource, call.namespace(resource), call.name(), part, &patch, &options).await?;
-    one(api, call, resource, StatusCode::OK, wanted, written)
+    one(api, call, resource, StatusCode::OK, wanted, written).map(|response| unknown.told(response))
 }
 
 pub(super) async fn delete(

@@ -13,15 +13,15 @@ use super::error::Cause;
 pub(crate) use namespace::{Namespaces, Nodes};
 pub(crate) use pod::{Pods, grace_of};
 pub(crate) use small::{
-    ConfigMaps, CsiDrivers, CsiNodes, Events, Plain, PriorityClasses, RuntimeClasses, Secrets, Services,
+    ConfigMaps, CsiDrivers, CsiNodes, Events, Leases, PriorityClasses, RuntimeClasses, Secrets, ServiceAccounts,
+    Services,
 };
 
-/// Rules of one kind. Called in this order: `check`, `defaults`, `prepare_…`, `validate…`.
+/// Rules of one kind. Called in this order: `decode`, `defaults`, `prepare_…`, `validate…`.
 pub trait Strategy: Sync + fmt::Debug {
-    /// Checks that all known fields have the right types; returns what the decoder says.
-    fn check(&self, object: &Value) -> Result<(), String> {
-        metadata_types(object)
-    }
+    /// Checks that all known fields have the right types; returns what the decoder says. With `again`, returns the
+    /// object as the known fields alone make it.
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String>;
 
     /// Fills defaults.
     fn defaults(&self, _object: &mut Value) {}
@@ -46,11 +46,10 @@ pub trait Strategy: Sync + fmt::Debug {
     }
 }
 
-fn metadata_types(object: &Value) -> Result<(), String> {
-    let empty = Value::Object(serde_json::Map::new());
-    typed::<k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>(object.get("metadata").unwrap_or(&empty))
-}
-
-fn typed<'a, T: serde::Deserialize<'a>>(object: &'a Value) -> Result<(), String> {
-    T::deserialize(object).map(drop).map_err(|error| error.to_string())
+fn typed<'a, T>(object: &'a Value, again: bool) -> Result<Option<Value>, String>
+where
+    T: serde::Deserialize<'a> + serde::Serialize,
+{
+    let decoded = T::deserialize(object).map_err(|error| error.to_string())?;
+    if again { serde_json::to_value(decoded).map(Some).map_err(|error| error.to_string()) } else { Ok(None) }
 }

@@ -11,17 +11,23 @@ use crate::apiserver::error::Cause;
 use crate::apiserver::object::{child, default, list, meta, text};
 use longshore_api::names;
 
-/// Kinds that need nothing of their own.
+/// Leases need nothing beyond their types.
 #[derive(Debug)]
-pub(crate) struct Plain;
+pub(crate) struct Leases;
 
-impl Strategy for Plain {
-    fn check(&self, object: &Value) -> Result<(), String> {
-        match text(object, "/kind") {
-            "Lease" => super::typed::<coordination::Lease>(object),
-            "ServiceAccount" => super::typed::<core::ServiceAccount>(object),
-            _ => super::metadata_types(object),
-        }
+impl Strategy for Leases {
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<coordination::Lease>(object, again)
+    }
+}
+
+/// Service accounts need nothing beyond their types.
+#[derive(Debug)]
+pub(crate) struct ServiceAccounts;
+
+impl Strategy for ServiceAccounts {
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<core::ServiceAccount>(object, again)
     }
 }
 
@@ -69,8 +75,8 @@ fn immutable_causes(object: &Value, old: &Value, fields: &[&str]) -> Vec<Cause> 
 pub(crate) struct ConfigMaps;
 
 impl Strategy for ConfigMaps {
-    fn check(&self, object: &Value) -> Result<(), String> {
-        super::typed::<core::ConfigMap>(object)
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<core::ConfigMap>(object, again)
     }
 
     fn validate(&self, object: &Value) -> Vec<Cause> {
@@ -86,8 +92,8 @@ impl Strategy for ConfigMaps {
 pub(crate) struct Secrets;
 
 impl Strategy for Secrets {
-    fn check(&self, object: &Value) -> Result<(), String> {
-        super::typed::<core::Secret>(object)
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<core::Secret>(object, again)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -136,8 +142,8 @@ impl Strategy for Secrets {
 pub(crate) struct Services;
 
 impl Strategy for Services {
-    fn check(&self, object: &Value) -> Result<(), String> {
-        super::typed::<core::Service>(object)
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<core::Service>(object, again)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -205,8 +211,8 @@ impl Strategy for Services {
 pub(crate) struct Events;
 
 impl Strategy for Events {
-    fn check(&self, object: &Value) -> Result<(), String> {
-        super::typed::<core::Event>(object)
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<core::Event>(object, again)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -230,8 +236,8 @@ impl Strategy for Events {
 pub(crate) struct CsiNodes;
 
 impl Strategy for CsiNodes {
-    fn check(&self, object: &Value) -> Result<(), String> {
-        super::typed::<storage::CSINode>(object)
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<storage::CSINode>(object, again)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -245,8 +251,8 @@ impl Strategy for CsiNodes {
 pub(crate) struct CsiDrivers;
 
 impl Strategy for CsiDrivers {
-    fn check(&self, object: &Value) -> Result<(), String> {
-        super::typed::<storage::CSIDriver>(object)
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<storage::CSIDriver>(object, again)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -265,8 +271,8 @@ impl Strategy for CsiDrivers {
 pub(crate) struct RuntimeClasses;
 
 impl Strategy for RuntimeClasses {
-    fn check(&self, object: &Value) -> Result<(), String> {
-        super::typed::<node::RuntimeClass>(object)
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<node::RuntimeClass>(object, again)
     }
 
     fn validate(&self, object: &Value) -> Vec<Cause> {
@@ -286,8 +292,8 @@ impl Strategy for RuntimeClasses {
 pub(crate) struct PriorityClasses;
 
 impl Strategy for PriorityClasses {
-    fn check(&self, object: &Value) -> Result<(), String> {
-        super::typed::<scheduling::PriorityClass>(object)
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<scheduling::PriorityClass>(object, again)
     }
 
     fn defaults(&self, object: &mut Value) {

@@ -63,7 +63,8 @@ async fn a_stock_kubectl_applies_gets_describes_waits_and_deletes() {
             assert!(ok, "kubectl {args:?}: {text}");
             text
         };
-        let text = run(&["apply", "--validate=false", "-f", "-"], MANIFEST);
+        // With its own checks on, as people call it.
+        let text = run(&["apply", "-f", "-"], MANIFEST);
         for line in ["configmap/cm created", "service/web created", "pod/p created"] {
             assert!(text.contains(line), "{text}");
         }
@@ -71,6 +72,8 @@ async fn a_stock_kubectl_applies_gets_describes_waits_and_deletes() {
         for line in ["configmap/cm configured", "service/web unchanged", "pod/p unchanged"] {
             assert!(text.contains(line), "{text}");
         }
+        let (ok, text) = kubectl(&server, &["apply", "-f", "-"], &MANIFEST.replace("\ndata:", "\ndate:"));
+        assert!(!ok && text.contains("unknown field \"date\""), "{text}");
         let text = run(&["get", "pods", "-n", "a"], "");
         assert!(text.contains("NAME   READY   STATUS    RESTARTS   AGE"), "{text}");
         assert!(text.contains("p      0/1     Pending   0"), "{text}");

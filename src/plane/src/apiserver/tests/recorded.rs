@@ -18,8 +18,10 @@ const SKIPPED: &[(&str, &str)] = &[
     ("19-cm-apply-conflict", "server-side apply is not served"),
     ("20-cm-apply-force", "server-side apply is not served"),
     ("28-cm-watch-initial-events", "the recorded server had the feature off, ours serves it"),
-    ("32-pod-create-unknown-field-strict", "unknown fields are kept, not found: kubectl runs with --validate=false"),
-    ("33-pod-create-unknown-field-warn", "unknown fields are kept, not found: kubectl runs with --validate=false"),
+    (
+        "33-pod-create-unknown-field-warn",
+        "unknown fields are told and kept, not dropped; see `unknown_fields_are_told`",
+    ),
     ("34-pod-create-invalid", "the rules for pods are not wired yet"),
     ("43-pod-spec-immutable", "the recorded text ends with a diff of Go structures; compared up to there below"),
     ("58-sa-token", "tokens are tested with login"),
@@ -239,4 +241,32 @@ async fn what_recordings_show_in_part_is_kept() {
     let answer = server.send(Method::GET, "/api/v1/namespaces/a/pods/p", &[("accept", "text/xml")], "").await;
     assert_eq!(answer.code, StatusCode::NOT_ACCEPTABLE);
     assert!(answer.body["message"].as_str().unwrap().starts_with("406: Not Acceptable\n\nAvailable representations:"));
+}
+
+#[tokio::test]
+async fn unknown_fields_are_told() {
+    let server = Server::start().await;
+    let mut sent = super::pod("p", "n1");
+    sent["spec"]["bogus"] = json!(1);
+    sent["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80, "odd": {}}]);
+    let request = http::Request::builder()
+        .method(Method::POST)
+        .uri("/api/v1/namespaces/a/pods")
+        .header("content-type", "application/json")
+        .body(axum::body::Body::from(sent.to_string()));
+    let response = server.raw(request.unwrap()).await;
+    let told: Vec<&str> = response.headers().get_all("warning").iter().map(|value| value.to_str().unwrap()).collect();
+    let recorded = recordings().into_iter().find(|(name, _)| name == "33-pod-create-unknown-field-warn").unwrap().1;
+    assert_eq!(
+        told,
+        [
+            recorded["headers"]["Warning"].as_str().unwrap(),
+            r#"299 - "unknown field \"spec.containers[0].ports[0].odd\"""#
+        ]
+    );
+    let patch = json!({"spec": {"$setElementOrder/containers": [{"name": "c"}],
+        "containers": [{"name": "c", "image": "i:2", "nope": true}]}});
+    let path = "/api/v1/namespaces/a/pods/p?fieldValidation=Strict";
+    let refused = server.patch("strategic-merge-patch", path, patch).await;
+    assert!(refused.body["message"].as_str().unwrap().ends_with(r#"unknown field "spec.containers[0].nope""#));
 }
