@@ -54,7 +54,8 @@ pub(super) struct Watch {
 }
 
 enum Happened {
-    Event(Option<Result<v1::ContainerEventResponse, CriError>>),
+    /// Boxed: it holds a whole pod, unlike the others.
+    Event(Option<Box<Result<v1::ContainerEventResponse, CriError>>>),
     Opened(Result<EventStream, CriError>),
     TryStream,
     Relisted(Result<Snapshot, CriError>),
@@ -91,7 +92,7 @@ impl Stream {
                 Happened::TryStream
             }
             Self::Opening(_, opening) => Happened::Opened(opening.await),
-            Self::Up(events) => Happened::Event(events.next().await),
+            Self::Up(events) => Happened::Event(events.next().await.map(Box::new)),
             Self::Unsupported => std::future::pending().await,
         }
     }
@@ -139,9 +140,11 @@ impl Watch {
                 () = tokio::time::sleep_until(overdue.unwrap_or(self.relist_due)), if overdue.is_some() => Happened::Overdue,
             };
             match happened {
-                Happened::Event(Some(Ok(event))) => self.told(&event),
-                Happened::Event(Some(Err(error))) => self.stream_ended(Some(error)),
-                Happened::Event(None) => self.stream_ended(None),
+                Happened::Event(event) => match event.map(|event| *event) {
+                    Some(Ok(event)) => self.told(&event),
+                    Some(Err(error)) => self.stream_ended(Some(error)),
+                    None => self.stream_ended(None),
+                },
                 Happened::TryStream => self.open_stream(),
                 Happened::Opened(opened) => self.stream_opened(opened),
                 Happened::Relisted(listed) => self.relisted(listed),
