@@ -1,6 +1,7 @@
 pub mod cgroup;
 pub mod facts;
 pub mod mount;
+pub mod notify;
 pub mod oci;
 pub mod path;
 pub mod tune;

@@ -70,6 +70,11 @@ impl HealthChecks {
         Self(Arc::new(fixed.into_iter().chain(checks).collect()))
     }
 
+    /// Whether all checks pass.
+    pub(super) fn is_well(&self) -> bool {
+        self.0.iter().all(|check| (check.check)().is_ok())
+    }
+
     /// Answers `/healthz`.
     pub(super) fn all(&self, pairs: &[(String, String)]) -> Response<Body> {
         let mut excluded: Vec<&str> =

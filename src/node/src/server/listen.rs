@@ -20,6 +20,7 @@ use super::{HealthChecks, ServerDeps, ServerOptions, StartError, certificate};
 const RELOAD: Duration = Duration::from_secs(60);
 /// The health port is tried again this often.
 const RELISTEN: Duration = Duration::from_secs(5);
+const LEAST_WATCHDOG: Duration = Duration::from_secs(1);
 const MAX_CONNECTIONS: usize = 512;
 const MAX_HEALTH_CONNECTIONS: usize = 32;
 
@@ -97,10 +98,31 @@ pub fn start_health(bind: SocketAddr, checks: HealthChecks, tasks: &Tasks) -> Re
                 return;
             }
         };
-        runtime.block_on(listen_for_health(bind, checks, token));
+        runtime.block_on(async {
+            tokio::join!(watchdog(checks.clone(), token.clone()), listen_for_health(bind, checks, token))
+        });
     };
     let thread = std::thread::Builder::new().name("health".to_owned()).stack_size(512 * 1024).spawn(body);
     thread.map(drop).map_err(StartError::Thread)
+}
+
+/// Tells the service manager that all is well, if it watches; it restarts the agent when that stays away.
+async fn watchdog(checks: HealthChecks, token: CancellationToken) {
+    let Some(limit) = longshore_host::notify::watchdog() else { return };
+    if limit <= LEAST_WATCHDOG {
+        tracing::warn!(?limit, "the service manager's watchdog is too eager to be served; set WatchdogSec above 1 s");
+        return;
+    }
+    loop {
+        if checks.is_well() {
+            longshore_host::notify::alive();
+        }
+        tokio::select! {
+            biased;
+            () = token.cancelled() => return,
+            () = tokio::time::sleep(limit / 2) => {}
+        }
+    }
 }
 
 async fn listen_for_health(bind: SocketAddr, checks: HealthChecks, token: CancellationToken) {

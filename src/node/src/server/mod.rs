@@ -11,6 +11,7 @@ mod health;
 mod listen;
 mod pods;
 mod query;
+mod resource_metrics;
 mod router;
 mod rules;
 mod run;

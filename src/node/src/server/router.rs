@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::authn::Login;
 use super::authz::{Rights, Wanted};
-use super::{ServerDeps, ServerOptions, container_logs, pods, query, rules, run, streams, target};
+use super::{ServerDeps, ServerOptions, container_logs, pods, query, resource_metrics, rules, run, streams, target};
 use crate::telemetry::RequestLabels;
 
 /// What handlers share.
@@ -32,6 +32,7 @@ pub(super) fn build(shared: Arc<Shared>) -> Router {
         .route("/healthz/{check}", get(healthz_check))
         .route("/pods", get(pods::pods))
         .route("/metrics", get(metrics))
+        .route("/metrics/resource", get(resource_metrics::get))
         .route("/metrics/{kind}", get(later))
         .route("/stats/{*rest}", any(later));
     router = if shared.options.debugging_handlers { debugging(router) } else { router };

@@ -340,6 +340,20 @@ async fn the_effective_configuration_and_metrics_are_shown() {
 }
 
 #[tokio::test]
+async fn what_containers_use_is_told() {
+    let world = World::open();
+    world.container("c").await;
+    let router = world.router();
+    let (status, body) = ask(&router, get("/metrics/resource")).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(body.contains("container_cpu_usage_seconds_total{container=\"c\",namespace=\"ns\",pod=\"p\"}"), "{body}");
+    assert!(body.ends_with("resource_scrape_error 0\n"));
+    assert_eq!(ask(&router, get("/metrics/cadvisor")).await.0, StatusCode::NOT_IMPLEMENTED);
+    assert_eq!(ask(&router, get("/metrics/other")).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(ask(&router, get("/stats/summary")).await.0, StatusCode::NOT_IMPLEMENTED);
+}
+
+#[tokio::test]
 async fn debugging_handlers_can_be_off() {
     let mut world = World::open();
     world.options.debugging_handlers = false;
