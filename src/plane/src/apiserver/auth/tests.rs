@@ -23,7 +23,10 @@ mod review;
 mod rights;
 
 #[derive(Debug, Default)]
-pub(super) struct Objects(Mutex<BTreeMap<(&'static str, String, String), (u64, Value)>>);
+pub(super) struct Objects(Mutex<BTreeMap<Place, (u64, Value)>>);
+
+/// Kind, namespace, name.
+type Place = (&'static str, String, String);
 
 impl Objects {
     pub(super) fn put(&self, kind: &'static str, object: Value) {
