@@ -1,7 +1,9 @@
 //! The node agent: takes pods from its sources and makes the runtime run them. Rooms are listed in docs/architecture.md.
 
+pub mod agent;
 pub mod event;
 pub mod gc;
+pub mod hands;
 pub mod image;
 pub mod journal;
 pub mod logs;

@@ -13,6 +13,6 @@ pub enum AgentError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The server cannot be started.
-    #[error("the server cannot be started: {0}")]
-    Server(String),
+    #[error(transparent)]
+    Server(#[from] crate::server::StartError),
 }

@@ -9,6 +9,9 @@
 mod error;
 mod facts;
 mod options;
+mod server;
+mod sources;
+mod volumes;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,18 +26,24 @@ pub use options::AgentOptions;
 use crate::event::{EventOptions, EventRecorder};
 use crate::gc::Collector;
 use crate::hands::{Hands, HandsOptions};
+use crate::image::{ImageManager, ImageOptions};
 use crate::journal::Journal;
-use crate::model::{PodControl, PodSink, ReadPods};
+use crate::model::{PodControl, ReadPods};
 use crate::node::{NodeDeps, NodeHandle, Pressure, ReadyCheck};
+use crate::object::Objects;
 use crate::observe::{Observer, ObserverMetrics, ObserverOptions};
 use crate::pod::{Found, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink};
 use crate::resource::{CgroupNames, CgroupTree};
+use crate::server::ServerHandle;
+use crate::status::StatusWriter;
 use crate::telemetry::{SharedTelemetry, Telemetry};
 
 /// Where links to container logs stand, whatever the root is: log shippers look there.
 const LEGACY_LOGS: &str = "/var/log/containers";
 /// How long the end of the agent waits for its tasks.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
+/// How long it waits for statuses to be written.
+const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 
 /// A running agent.
 #[derive(Debug)]
@@ -44,6 +53,8 @@ pub struct Agent {
     table: PodTable,
     node: NodeHandle,
     telemetry: SharedTelemetry,
+    writer: StatusWriter,
+    server: Option<ServerHandle>,
 }
 
 impl Agent {
@@ -75,7 +86,8 @@ impl Agent {
         let names = CgroupNames::new(driver, &config.cgroup_root, config.cgroups_per_qos);
         let tree = match groups {
             Ok(groups) => {
-                let tree = Arc::new(CgroupTree::new(groups, names.clone(), options.cpu_policy(), config.pod_pids_limit));
+                let tree =
+                    Arc::new(CgroupTree::new(groups, names.clone(), options.cpu_policy(), config.pod_pids_limit));
                 if let Err(error) = tree.prepare() {
                     tracing::warn!(%error, "control groups above the pods cannot be made");
                 }
@@ -91,7 +103,8 @@ impl Agent {
         let observed: Arc<std::sync::OnceLock<Observer>> = Arc::default();
         let health = Arc::clone(&observed);
         let check = ReadyCheck::new(move || health.get().map_or(Ok(()), Observer::check));
-        let (pressure_tx, pressure) = tokio::sync::watch::channel(Pressure::default());
+        // Eviction is not there yet: the node never tells of pressure.
+        let (_calm, pressure) = tokio::sync::watch::channel(Pressure::default());
         let node = crate::node::start(
             options.node(is_v2),
             NodeDeps {
@@ -108,28 +121,28 @@ impl Agent {
             &tasks,
         )
         .await;
-        drop(pressure_tx);
 
         let facts = facts::read(&options, &node, is_v2);
-        let hands = Hands::start(
-            HandsOptions {
-                facts: Arc::new(arc_swap::ArcSwap::from_pointee(facts)),
-                names,
-                client: options.clients.as_ref().map(|c| c.main.clone()),
+        let objects = Objects::start(options.client(), Arc::clone(&options.clock), &tasks);
+        let hands = Arc::new(Hands::new(HandsOptions {
+            volumes: volumes::start(),
+            facts,
+            names,
+            objects,
+            images: ImageManager::new(ImageOptions {
                 images: Arc::clone(&options.images),
                 events: events.clone(),
                 clock: Arc::clone(&options.clock),
-                serial_pulls: config.serialize_image_pulls,
-                parallel_pulls: config.max_parallel_image_pulls,
-            },
-            &tasks,
-        );
-        let host_ips = hands.host_ips();
-        let statuses: Arc<dyn StatusSink> = options.status_sink(&node, &telemetry, &tasks);
-        let found = known
-            .into_iter()
-            .map(|(uid, facts)| (uid, Found { facts, ..Found::default() }))
-            .collect();
+                serial: config.serialize_image_pulls,
+                parallel: config.max_parallel_image_pulls.and_then(|count| usize::try_from(count).ok()),
+            }),
+            events: events.clone(),
+        }));
+        let writer = match options.client() {
+            Some(client) => StatusWriter::start(client, &tasks),
+            None => StatusWriter::standalone(),
+        };
+        let found = known.into_iter().map(|(uid, facts)| (uid, Found { facts, ..Found::default() })).collect();
         let cgroups: Arc<dyn PodCgroups> = match &tree {
             Some(tree) => Arc::clone(tree) as Arc<dyn PodCgroups>,
             None => Arc::new(crate::resource::NoCgroups),
@@ -142,14 +155,14 @@ impl Agent {
                 runtime_name: options.runtime_name().await,
                 prepare: Arc::clone(&hands) as Arc<dyn Prepare>,
                 cgroups,
-                statuses,
+                statuses: Arc::new(writer.clone()) as Arc<dyn StatusSink>,
                 events: events.clone(),
                 journal: journal.clone(),
                 clock: Arc::clone(&options.clock),
                 legacy_logs: LEGACY_LOGS.into(),
                 restart_cap: options.restart_cap(),
                 recursive_read_only: false,
-                host_ips,
+                host_ips: hands.host_ips(),
             },
             found,
             &tasks,
@@ -166,7 +179,7 @@ impl Agent {
         let expect = observer.clone();
         table.on_change(move || expect.expect());
         drop(observed.set(observer));
-        options.start_sources(&node, &table, &events, &tasks)?;
+        sources::start(&options, &table, &writer, &events, &tasks);
         Collector {
             runtime: Arc::clone(&options.runtime),
             table: table.clone(),
@@ -179,7 +192,8 @@ impl Agent {
         }
         .start(&tasks);
         follow_addresses(&node, &hands, &tasks);
-        Ok(Self { tasks, journal, table, node, telemetry })
+        let server = server::start(&options, &node, &table, &telemetry, &tasks).await?;
+        Ok(Self { tasks, journal, table, node, telemetry, writer, server })
     }
 
     /// Pods of the node, for readers.
@@ -197,8 +211,14 @@ impl Agent {
         &self.telemetry
     }
 
+    /// The node's server; `None` when it is turned off.
+    pub fn server(&self) -> Option<&ServerHandle> {
+        self.server.as_ref()
+    }
+
     /// Stops the agent; pods run on.
     pub async fn stop(self) {
+        self.writer.flush(FLUSH_WITHIN).await;
         self.tasks.cancel();
         if tokio::time::timeout(STOP_WITHIN, self.tasks.join()).await.is_err() {
             tracing::warn!("some tasks did not end in time");

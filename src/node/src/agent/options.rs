@@ -46,8 +46,7 @@ impl AgentOptions {
 
     /// Cap of the restart delay; zero = the usual one.
     pub(super) fn restart_cap(&self) -> Duration {
-        let back_off = &self.settings.config.crash_loop_back_off;
-        back_off.max_container_restart_period.as_ref().map_or(Duration::ZERO, |period| period.as_std())
+        self.settings.config.crash_loop_back_off.max_container_restart_period.as_std()
     }
 
     /// The driver that the runtime tells, else the configured one.
@@ -64,7 +63,11 @@ impl AgentOptions {
             v1::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
         };
         if told != configured {
-            tracing::warn!(?told, ?configured, "the runtime's cgroup driver differs from the configuration; the runtime's counts");
+            tracing::warn!(
+                ?told,
+                ?configured,
+                "the runtime's cgroup driver differs from the configuration; the runtime's counts"
+            );
         }
         told
     }
@@ -126,8 +129,7 @@ impl AgentOptions {
         options.local_storage = config.local_storage_capacity_isolation;
         options.update_frequency = config.node_status_update_frequency.as_std();
         options.report_frequency = config.node_status_report_frequency.as_std();
-        options.lease_duration =
-            Duration::from_secs(u64::try_from(config.node_lease_duration_seconds).unwrap_or(40));
+        options.lease_duration = Duration::from_secs(u64::try_from(config.node_lease_duration_seconds).unwrap_or(40));
         options.max_images = usize::try_from(config.node_status_max_images).ok();
         options.cgroup_v1 = !cgroup_v2;
         options.root_dir = self.root();

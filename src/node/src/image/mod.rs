@@ -2,8 +2,10 @@
 //! Owns the back-off state; says what it does as events of the container.
 
 mod backoff;
+mod logins;
 mod manager;
 #[cfg(test)]
 mod tests;
 
+pub use logins::logins;
 pub use manager::{ImageError, ImageManager, ImageOptions, ImageRequest, PresentImage};

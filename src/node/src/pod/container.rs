@@ -45,6 +45,7 @@ impl Worker {
             None => call.await,
         };
         let Some(answer) = answer else { return false };
+        self.cx.changes.tell();
         let seen = self.see(&id).await;
         if let Err(error) = answer {
             // It may run in spite of the answer.
@@ -90,7 +91,7 @@ impl Worker {
         let request =
             ContainerRequest { pod: &self.desired, container: name, attempt, image: &image, pod_ips: &sandbox.ips };
         let config = prepare.container_config(request).await;
-        let sandbox_config = prepare.sandbox_config(&self.desired, sandbox.attempt).await;
+        let sandbox_config = prepare.sandbox_config(&self.desired, sandbox.attempt, false).await;
         let (config, sandbox_config) = match (config, sandbox_config) {
             (Ok(config), Ok(sandbox_config)) => (config, sandbox_config),
             (Err(failure), _) | (_, Err(failure)) => {

@@ -27,6 +27,6 @@ mod worker;
 
 pub use observed::{Instance, InstanceState, LinuxUser, Observed, Sandbox};
 pub use ports::{ContainerRequest, Failure, PodCgroups, Prepare, PulledImage, StatusSink, StatusUpdate};
-pub use table::{PodTable, PodTableOptions};
+pub use table::{Found, PodTable, PodTableOptions};
 
 pub(crate) use plan::BackoffEntry;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodStatus;
+use longshore_api::security::ImageUser;
 use longshore_cri::v1;
 
 use crate::model::{DesiredPod, MirrorUid, PodKey, PodUid};
@@ -33,10 +34,8 @@ impl Failure {
 pub struct PulledImage {
     /// What the runtime resolved it to; goes into `image` of the container.
     pub reference: String,
-    /// User of the image, for `runAsNonRoot`: the uid, if it is numeric.
-    pub uid: Option<i64>,
-    /// User of the image by name.
-    pub username: String,
+    /// The user that the image names, for `runAsNonRoot`.
+    pub user: ImageUser,
 }
 
 /// What a container's configuration is made from.
@@ -66,8 +65,9 @@ pub trait Prepare: Send + Sync + Debug + 'static {
     /// Makes an image present; reports what it does as events of the container.
     async fn image(&self, pod: &DesiredPod, container: &str) -> Result<PulledImage, Failure>;
 
-    /// Builds the sandbox's configuration.
-    async fn sandbox_config(&self, pod: &DesiredPod, attempt: u32) -> Result<v1::PodSandboxConfig, Failure>;
+    /// Builds the sandbox's configuration; with `tell`, what its owner should know goes out as events.
+    async fn sandbox_config(&self, pod: &DesiredPod, attempt: u32, tell: bool)
+    -> Result<v1::PodSandboxConfig, Failure>;
 
     /// Builds a container's configuration and what it needs on disk.
     async fn container_config(&self, request: ContainerRequest<'_>) -> Result<v1::ContainerConfig, Failure>;

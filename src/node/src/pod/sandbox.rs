@@ -43,7 +43,7 @@ impl Worker {
                 "Pod sandbox changed, it will be killed and re-created.",
             );
         }
-        let config = match self.cx.options.prepare.sandbox_config(&self.desired, attempt).await {
+        let config = match self.cx.options.prepare.sandbox_config(&self.desired, attempt, true).await {
             Ok(config) => config,
             Err(failure) => return self.sandbox_failed(&failure.message),
         };

@@ -119,6 +119,11 @@ impl PodTable {
         self.0.state.lock().pods.contains_key(uid)
     }
 
+    /// Calls `told` whenever a worker has asked the runtime for a change that it will report later.
+    pub fn on_change(&self, told: impl Fn() + Send + Sync + 'static) {
+        self.0.context.changes.set(Box::new(told));
+    }
+
     /// Notes or clears the mirror of a static pod.
     pub fn set_mirror(&self, uid: &PodUid, mirror: Option<MirrorUid>) {
         if let Some(entry) = self.0.state.lock().pods.get(uid) {

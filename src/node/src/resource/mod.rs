@@ -4,4 +4,4 @@ mod names;
 mod pods;
 
 pub use names::{CgroupDriver, CgroupNames};
-pub use pods::CgroupTree;
+pub use pods::{CgroupTree, NoCgroups};

@@ -142,3 +142,18 @@ impl PodCgroups for CgroupTree {
         }
     }
 }
+
+/// For machines without control groups: containers run in what the runtime gives them.
+#[derive(Debug)]
+pub struct NoCgroups;
+
+#[async_trait]
+impl PodCgroups for NoCgroups {
+    async fn ensure(&self, _pod: &DesiredPod) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn remove(&self, _pod: &DesiredPod) -> Result<(), Failure> {
+        Ok(())
+    }
+}

@@ -65,11 +65,16 @@ impl Prepare for Hands {
     async fn image(&self, _pod: &DesiredPod, container: &str) -> Result<PulledImage, Failure> {
         match self.no_image.lock().get(container) {
             Some(failure) => Err(failure.clone()),
-            None => Ok(PulledImage { reference: "sha256:1".into(), uid: None, username: String::new() }),
+            None => Ok(PulledImage { reference: "sha256:1".into(), user: longshore_api::security::ImageUser::Id(0) }),
         }
     }
 
-    async fn sandbox_config(&self, pod: &DesiredPod, attempt: u32) -> Result<v1::PodSandboxConfig, Failure> {
+    async fn sandbox_config(
+        &self,
+        pod: &DesiredPod,
+        attempt: u32,
+        _tell: bool,
+    ) -> Result<v1::PodSandboxConfig, Failure> {
         Ok(v1::PodSandboxConfig {
             metadata: Some(v1::PodSandboxMetadata {
                 name: pod.key.name.to_string(),

@@ -73,6 +73,31 @@ pub(super) struct Context {
     pub(super) stops: Slots,
     pub(super) backoff: BackoffRule,
     pub(super) tasks: Tasks,
+    pub(super) changes: Arc<Changes>,
+}
+
+type Told = Box<dyn Fn() + Send + Sync>;
+
+/// Whom to tell that the runtime is about to report something.
+#[derive(Default)]
+pub(super) struct Changes(std::sync::OnceLock<Told>);
+
+impl Changes {
+    pub(super) fn set(&self, told: Told) {
+        drop(self.0.set(told));
+    }
+
+    pub(super) fn tell(&self) {
+        if let Some(told) = self.0.get() {
+            told();
+        }
+    }
+}
+
+impl std::fmt::Debug for Changes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Changes")
+    }
 }
 
 impl Context {
@@ -85,6 +110,7 @@ impl Context {
             starts: Slots::new(PARALLEL_STARTS),
             stops: Slots::new(PARALLEL_STOPS),
             tasks,
+            changes: Arc::default(),
         }
     }
 }
