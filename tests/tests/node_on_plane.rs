@@ -1,6 +1,8 @@
 //! The node's own face against the bundled control plane: what it writes is taken, what it asks is answered, and the
 //! apiserver reaches it.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

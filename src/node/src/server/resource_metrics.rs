@@ -29,6 +29,9 @@ struct Figures {
     started: Option<i64>,
 }
 
+/// Reads one figure: its text and, if the figure has one, its time.
+type Value<'a> = &'a dyn Fn(&Figures) -> Option<(String, Option<i64>)>;
+
 /// What the node uses.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Node {
@@ -145,7 +148,7 @@ fn render(figures: &[Figures], node: &Node, now: i64, failed: bool) -> String {
 fn containers(text: &mut Text, figures: &[Figures]) {
     let labels =
         |of: &Figures| format!("{{container=\"{}\",namespace=\"{}\",pod=\"{}\"}}", of.container, of.namespace, of.pod);
-    let mut family = |name: &str, kind, help, value: &dyn Fn(&Figures) -> Option<(String, Option<i64>)>| {
+    let mut family = |name: &str, kind, help, value: Value<'_>| {
         text.family(name, kind, help);
         for of in figures {
             if let Some((value, at)) = value(of) {
