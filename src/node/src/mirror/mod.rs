@@ -21,9 +21,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::model::annotations::{CONFIG_HASH, CONFIG_MIRROR};
 use crate::model::{DesiredPod, PodChange, PodKey, PodSink, PodUid, ReadPods};
-use crate::source::manifest::{CONFIG_HASH, CONFIG_MIRROR};
-use crate::source::mux::key_of;
 use plan::{Action, Facts, plan};
 
 /// One request takes no longer than this.
@@ -123,7 +122,7 @@ impl Mirrors {
     /// Takes all mirrors that the API has for this node.
     pub(crate) fn replace(&self, pods: Vec<Pod>) {
         let mut state = self.state.lock();
-        state.mirrors = pods.into_iter().filter_map(|pod| Some((key_of(&pod)?, pod))).collect();
+        state.mirrors = pods.into_iter().filter_map(|pod| Some((PodKey::of(&pod)?, pod))).collect();
         state.listed = true;
         drop(state);
         self.wake.notify_one();
@@ -131,14 +130,14 @@ impl Mirrors {
 
     /// Takes a new or changed mirror.
     pub(crate) fn apply(&self, pod: Pod) {
-        let Some(key) = key_of(&pod) else { return };
+        let Some(key) = PodKey::of(&pod) else { return };
         self.state.lock().mirrors.insert(key, pod);
         self.wake.notify_one();
     }
 
     /// A mirror is gone.
     pub(crate) fn remove(&self, pod: &Pod) {
-        let Some(key) = key_of(pod) else { return };
+        let Some(key) = PodKey::of(pod) else { return };
         self.drop_mirror(&key, pod.metadata.uid.as_deref());
         self.wake.notify_one();
     }

@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
+use crate::model::annotations::CONFIG_MIRROR;
 use crate::model::{DesiredPod, PodUid};
-use crate::source::manifest::CONFIG_MIRROR;
 
 /// What is known of one name.
 #[derive(Debug)]

@@ -3,9 +3,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::model::annotations::CONFIG_SOURCE;
 use crate::model::{PodView, SourceKind};
 use crate::source::fixture::{Recorder, pod};
-use crate::source::manifest::{CONFIG_SOURCE, static_pod};
+use crate::source::manifest::static_pod;
 use crate::test_api::TestApi;
 
 const NODE: &str = "/api/v1/nodes/node";
@@ -100,7 +101,7 @@ fn static_one(image: &str) -> DesiredPod {
     notes.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
     DesiredPod {
         uid: PodUid::from(object.metadata.uid.clone().unwrap()),
-        key: key_of(&object).unwrap(),
+        key: PodKey::of(&object).unwrap(),
         pod: Arc::new(object),
         source: SourceKind::File,
         seen: "2026-01-02T03:04:05Z".parse().unwrap(),

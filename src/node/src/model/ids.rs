@@ -73,6 +73,12 @@ impl PodKey {
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
+
+    /// The key of an object; `None` without a name.
+    pub fn of(pod: &k8s_openapi::api::core::v1::Pod) -> Option<Self> {
+        let name = pod.metadata.name.as_deref()?;
+        Some(Self::new(pod.metadata.namespace.as_deref().unwrap_or("default"), name))
+    }
 }
 
 impl fmt::Display for PodKey {

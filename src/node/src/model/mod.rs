@@ -1,6 +1,7 @@
 //! Ids and handles that rooms share. Imports no room, so that `probe`, `evict`, `observe`, `source` and `server` reach
 //! pods only through what stands here.
 
+pub mod annotations;
 mod change;
 mod handle;
 mod ids;

@@ -12,9 +12,9 @@ use longshore_util::Tasks;
 use longshore_util::backoff::Backoff;
 use tokio::time::sleep;
 
-use super::manifest::CONFIG_MIRROR;
 use super::mux::Mux;
 use crate::mirror::Mirrors;
+use crate::model::annotations::CONFIG_MIRROR;
 use crate::model::{PodUid, SourceKind};
 
 /// A watch is renewed this often: a connection that died without a word is noticed at the latest then.

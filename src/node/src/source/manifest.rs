@@ -5,14 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use longshore_api::{defaults, hash, names};
 use serde_json::{Map, Value, json};
 
-/// The annotation that holds a static pod's uid.
-pub(crate) const CONFIG_HASH: &str = "kubernetes.io/config.hash";
-/// The annotation that makes a pod a mirror; its value is the hash of what it mirrors.
-pub(crate) const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
-/// The annotation that names a pod's source.
-pub(crate) const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
-/// The annotation that holds when a pod was seen first.
-pub(crate) const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
+use crate::model::annotations::{CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE};
 
 /// The longest text of a fault that is logged; manifests may hold anything.
 const MAX_FAULT: usize = 400;
@@ -227,3 +220,6 @@ pub(crate) fn one_line(text: &str) -> String {
 pub(crate) fn is_node_name(node: &str) -> bool {
     names::dns1123_subdomain(node).is_empty()
 }
+
+#[cfg(test)]
+mod tests;

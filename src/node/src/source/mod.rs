@@ -5,7 +5,7 @@ mod api;
 mod file;
 mod http;
 pub(crate) mod manifest;
-pub(crate) mod mux;
+mod mux;
 
 use std::path::PathBuf;
 use std::sync::Arc;

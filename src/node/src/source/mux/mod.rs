@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Pod;
 use longshore_util::clock::SharedClock;
 use parking_lot::Mutex;
 
-use super::manifest::{CONFIG_SEEN, CONFIG_SOURCE};
 use crate::event::{EventRecorder, EventTarget};
+use crate::model::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
 use crate::model::{DesiredPod, PodChange, PodKey, PodSink, PodUid, SourceKind};
 
 /// The join of all sources.
@@ -105,7 +105,7 @@ impl Mux {
     }
 
     fn put_in(&self, state: &mut State, source: SourceKind, pod: Pod) {
-        let Some(key) = key_of(&pod) else { return };
+        let Some(key) = PodKey::of(&pod) else { return };
         let Some(uid) = pod.metadata.uid.as_deref().map(PodUid::from) else { return };
         if let Some(held) = state.pods.get(&uid) {
             if held.source != source || held.key != key {
@@ -193,12 +193,6 @@ impl Mux {
         annotations.insert(CONFIG_SEEN.to_owned(), seen.to_string());
         DesiredPod { uid, key, pod: Arc::new(pod), source, seen }
     }
-}
-
-/// Namespace and name of a pod.
-pub(crate) fn key_of(pod: &Pod) -> Option<PodKey> {
-    let name = pod.metadata.name.as_deref()?;
-    Some(PodKey::new(pod.metadata.namespace.as_deref().unwrap_or("default"), name))
 }
 
 /// Compares what was passed on (with our stamps) to what came in now.
