@@ -19,6 +19,7 @@ pub mod settings;
 pub mod source;
 pub mod status;
 pub mod telemetry;
+pub mod volume;
 
 #[cfg(test)]
 pub(crate) mod test_api;
