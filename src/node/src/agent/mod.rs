@@ -124,8 +124,9 @@ impl Agent {
 
         let facts = facts::read(&options, &node, is_v2);
         let objects = Objects::start(options.client(), Arc::clone(&options.clock), &tasks);
+        let volumes = volumes::start(&facts, &objects, &options.clock);
         let hands = Arc::new(Hands::new(HandsOptions {
-            volumes: volumes::start(),
+            volumes: Arc::new(volumes.clone()),
             facts,
             names,
             objects,
@@ -179,6 +180,7 @@ impl Agent {
         let expect = observer.clone();
         table.on_change(move || expect.expect());
         drop(observed.set(observer));
+        volumes.keep_fresh(Arc::new(table.clone()), &tasks);
         sources::start(&options, &table, &writer, &events, &tasks);
         Collector {
             runtime: Arc::clone(&options.runtime),

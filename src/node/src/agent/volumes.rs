@@ -1,4 +1,4 @@
-//! Volumes until the volume room is there: pods without volumes run, others are told why they wait.
+//! Puts the volume room behind the hands.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,43 +6,49 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Container;
+use longshore_util::clock::SharedClock;
 
 use crate::hands::{Mounted, PodVolumes};
 use crate::model::{DesiredPod, PodUid};
+use crate::object::Objects;
 use crate::pod::Failure;
-use crate::pod::config::SubPathKey;
+use crate::pod::config::{NodeFacts, SubPathKey};
+use crate::volume::{HostMounter, VolumeError, VolumeManager, VolumeOptions};
 
-#[derive(Debug)]
-struct NoVolumes;
+fn failure(error: &VolumeError) -> Failure {
+    Failure::new(VolumeError::REASON, error.to_string())
+}
 
 #[async_trait]
-impl PodVolumes for NoVolumes {
+impl PodVolumes for VolumeManager {
     async fn prepare(&self, pod: &DesiredPod) -> Result<Mounted, Failure> {
-        let first = pod.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).next();
-        match first {
-            None => Ok(Mounted::default()),
-            Some(volume) => Err(Failure::new(
-                "FailedMount",
-                format!("MountVolume.SetUp failed for volume {:?} : volumes are not supported yet", volume.name),
-            )),
-        }
+        let volumes = Self::prepare(self, pod).await.map_err(|error| failure(&error))?;
+        Ok(Mounted { volumes })
     }
 
     async fn sub_paths(
         &self,
-        _pod: &DesiredPod,
-        _container: &Container,
-        _env: &[(String, String)],
-        _mounted: &Mounted,
+        pod: &DesiredPod,
+        container: &Container,
+        env: &[(String, String)],
+        mounted: &Mounted,
     ) -> Result<BTreeMap<SubPathKey, PathBuf>, Failure> {
-        Ok(BTreeMap::new())
+        Self::sub_paths(self, pod, container, env, &mounted.volumes)
+            .await
+            .map_err(|error| Failure::new(error.reason, error.message))
     }
 
-    async fn teardown(&self, _uid: &PodUid) -> Result<(), Failure> {
-        Ok(())
+    async fn teardown(&self, uid: &PodUid) -> Result<(), Failure> {
+        Self::teardown(self, uid).await.map_err(|error| failure(&error))
     }
 }
 
-pub(super) fn start() -> Arc<dyn PodVolumes> {
-    Arc::new(NoVolumes)
+pub(super) fn start(facts: &NodeFacts, objects: &Objects, clock: &SharedClock) -> VolumeManager {
+    VolumeManager::new(VolumeOptions {
+        root: facts.root.clone(),
+        objects: objects.clone(),
+        mounter: Arc::new(HostMounter),
+        allocatable: facts.allocatable.clone(),
+        clock: Arc::clone(clock),
+    })
 }

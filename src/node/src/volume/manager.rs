@@ -50,13 +50,6 @@ fn shown(volume: &str, message: &str) -> String {
     format!("MountVolume.SetUp failed for volume {volume:?} : {message}")
 }
 
-/// The volumes of a pod that stand, by name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PodVolumes {
-    /// The volumes.
-    pub volumes: BTreeMap<String, VolumeFact>,
-}
-
 /// What the manager works with.
 #[derive(Debug, Clone)]
 pub struct VolumeOptions {
@@ -111,8 +104,8 @@ impl VolumeManager {
     }
 
     /// Makes all volumes of a pod that its containers mount; called again it mends what is missing.
-    pub async fn prepare(&self, pod: &DesiredPod) -> Result<PodVolumes, VolumeError> {
-        let Some(spec) = pod.pod.spec.as_ref() else { return Ok(PodVolumes::default()) };
+    pub async fn prepare(&self, pod: &DesiredPod) -> Result<BTreeMap<String, VolumeFact>, VolumeError> {
+        let Some(spec) = pod.pod.spec.as_ref() else { return Ok(BTreeMap::new()) };
         self.pods.lock().entry(pod.uid.clone()).or_default().pod = Some(pod.clone());
         let used = mounted_names(spec);
         let mut works: FuturesUnordered<_> = spec
@@ -126,11 +119,11 @@ impl VolumeManager {
                 (volume, made)
             })
             .collect();
-        let (mut out, mut failed) = (PodVolumes::default(), BTreeMap::new());
+        let (mut out, mut failed) = (BTreeMap::new(), BTreeMap::new());
         while let Some((volume, made)) = works.next().await {
             match made {
                 Ok(fact) => {
-                    out.volumes.insert(volume.name.clone(), fact);
+                    out.insert(volume.name.clone(), fact);
                 }
                 Err(message) => {
                     failed.insert(volume.name.clone(), message);

@@ -16,5 +16,5 @@ mod sub_path;
 #[cfg(test)]
 mod tests;
 
-pub use manager::{PodVolumes, VolumeError, VolumeManager, VolumeOptions};
+pub use manager::{VolumeError, VolumeManager, VolumeOptions};
 pub use mounter::{HostMounter, Mounter};

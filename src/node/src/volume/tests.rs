@@ -143,7 +143,7 @@ async fn a_configmap_stands_and_follows_its_changes() {
     let pod = pod(json!([{"name": "v", "configMap": {"name": "cm"}}]), mount("v"));
     let got = scene.manager.prepare(&pod).await.unwrap();
     let path = scene.volume("configmap", "v");
-    assert_eq!((&got.volumes["v"].path, got.volumes["v"].read_only), (&path, true));
+    assert_eq!((&got["v"].path, got["v"].read_only), (&path, true));
     assert_eq!(text(&path.join("k")), "1");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o777);
     assert!(scene.mounts.mounted.lock().is_empty());
@@ -182,7 +182,7 @@ async fn volumes_that_nobody_mounts_are_not_made() {
     let scene = scene();
     let volumes = json!([{"name": "v", "configMap": {"name": "nope"}}, {"name": "e", "emptyDir": {}}]);
     let got = scene.manager.prepare(&pod(volumes, mount("e"))).await.unwrap();
-    assert_eq!(got.volumes.keys().collect::<Vec<_>>(), ["e"]);
+    assert_eq!(got.keys().collect::<Vec<_>>(), ["e"]);
 }
 
 #[tokio::test]
@@ -261,7 +261,7 @@ async fn sub_paths_are_bound_inside_the_volume_only() {
         json!([{"name": "e", "emptyDir": {}}]),
         json!([{"name": "e", "mountPath": "/a"}, {"name": "e", "mountPath": "/b", "subPathExpr": "logs/$(N)"}]),
     );
-    let volumes = scene.manager.prepare(&pod).await.unwrap().volumes;
+    let volumes = scene.manager.prepare(&pod).await.unwrap();
     let container = &pod.pod.spec.as_ref().unwrap().containers[0];
     let env = [("N".to_owned(), "p1".to_owned())];
     let bind = || scene.manager.sub_paths(&pod, container, &env, &volumes);
