@@ -24,3 +24,4 @@ pub mod restart;
 pub mod security;
 pub mod selector;
 pub mod service_env;
+pub mod validate;

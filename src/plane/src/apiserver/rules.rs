@@ -49,8 +49,9 @@ pub(crate) fn metadata_causes(resource: &Resource, object: &Value) -> Vec<Cause>
 }
 
 /// Checks a pod's specification.
-pub(crate) fn pod_causes(_pod: &Value) -> Vec<Cause> {
-    Vec::new()
+pub(crate) fn pod_causes(pod: &Value) -> Vec<Cause> {
+    let found = longshore_api::validate::pod(pod).into_iter();
+    found.map(|fault| Cause { reason: fault.kind.reason(), message: fault.message, field: fault.path }).collect()
 }
 
 /// Returns a pod's class of service. Types were checked before.

@@ -22,7 +22,6 @@ const SKIPPED: &[(&str, &str)] = &[
         "33-pod-create-unknown-field-warn",
         "unknown fields are told and kept, not dropped; see `unknown_fields_are_told`",
     ),
-    ("34-pod-create-invalid", "the rules for pods are not wired yet"),
     ("43-pod-spec-immutable", "the recorded text ends with a diff of Go structures; compared up to there below"),
     ("58-sa-token", "tokens are tested with login"),
     ("59-tokenreview-bad", "reviews are tested with login"),
