@@ -169,7 +169,7 @@ fn mounts(container: &Value, path: &str, place: &Place<'_>, faults: &mut Faults)
 fn resources(container: &Value, path: &str, faults: &mut Faults) {
     let resources = container.get("resources").unwrap_or(&Value::Null);
     let path = format!("{path}.resources");
-    let mut read = |kind: &str, name: &str, faults: &mut Faults| -> Option<Quantity> {
+    let read = |kind: &str, name: &str, faults: &mut Faults| -> Option<Quantity> {
         let value = text(resources.get(kind)?, name);
         match Quantity::parse(value) {
             Ok(quantity) if quantity.is_negative() => {
