@@ -1,9 +1,9 @@
-//! What the runtime has: tells pods' workers that something of theirs changed, and reads one pod or all of them.
+//! Watches the runtime and tells pods' workers that something of theirs ended or is gone; reads one pod or all of them.
 //! Owns the event stream and the relist; it never decides anything about a pod and never changes the runtime.
 //!
 //! ```text
 //! runtime ── events ──────────┐
-//!                             ├─> table of known states ── changed ──> PodControl::wake(uid)
+//!                             ├─> table of known states ── ended ──> PodControl::wake(uid)
 //! runtime ── relist (pace) ───┘            │
 //!                                     health: age of the last relist
 //! ```

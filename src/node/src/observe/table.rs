@@ -25,12 +25,22 @@ pub(super) struct Snapshot {
     pub(super) containers: Vec<v1::Container>,
 }
 
+/// What a look found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Diff {
+    /// Pods of which something ended or is gone. What came to life was brought to life by the pod's own worker, which
+    /// knows it from the runtime's answers: waking it for that would only make it look twice.
+    pub(super) ended: BTreeSet<PodUid>,
+    /// Whether anything at all differs.
+    pub(super) any: bool,
+}
+
 /// What an event tells.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// This pod changed.
-    Changed(PodUid),
-    /// Nothing that was not known.
+    /// Something of this pod ended or is gone.
+    Ended(PodUid),
+    /// Nothing that its worker does not know.
     Known,
     /// Something of a pod that is not known: only a relist can tell which.
     Unclear,
@@ -43,8 +53,19 @@ pub(super) struct Table {
     containers: Rows,
 }
 
-/// Replaces what is known by what was listed; adds the pods that differ.
-fn replace(rows: &mut Rows, listed: impl Iterator<Item = (String, Labels, i32)>, changed: &mut BTreeSet<PodUid>) {
+/// Which states are ends: those that nobody need have asked for.
+type IsEnd = fn(i32) -> bool;
+
+fn sandbox_ended(state: i32) -> bool {
+    state != i32::from(v1::PodSandboxState::SandboxReady)
+}
+
+fn container_ended(state: i32) -> bool {
+    state != i32::from(v1::ContainerState::ContainerCreated) && state != i32::from(v1::ContainerState::ContainerRunning)
+}
+
+/// Replaces what is known by what was listed.
+fn replace(rows: &mut Rows, listed: impl Iterator<Item = (String, Labels, i32)>, is_end: IsEnd, diff: &mut Diff) {
     let mut old = std::mem::take(rows);
     for (id, labels, state) in listed {
         let row = match old.remove(&id) {
@@ -52,37 +73,31 @@ fn replace(rows: &mut Rows, listed: impl Iterator<Item = (String, Labels, i32)>,
             other => {
                 // What has no pod is not ours.
                 let Some(uid) = other.map(|row| row.uid).or_else(|| owner(&labels)) else { continue };
-                changed.insert(uid.clone());
+                diff.any = true;
+                if is_end(state) {
+                    diff.ended.insert(uid.clone());
+                }
                 Row { uid, state }
             }
         };
         rows.insert(id, row);
     }
     // What is left over is gone from the runtime.
-    changed.extend(old.into_values().map(|row| row.uid));
+    diff.any |= !old.is_empty();
+    diff.ended.extend(old.into_values().map(|row| row.uid));
 }
 
-/// Notes one state; says whether it is news.
-fn set(rows: &mut Rows, id: &str, uid: &PodUid, state: i32) -> bool {
-    match rows.get_mut(id) {
-        Some(row) if row.state == state => false,
-        Some(row) => {
-            row.state = state;
-            true
-        }
-        None => {
-            rows.insert(id.to_owned(), Row { uid: uid.clone(), state });
-            true
-        }
-    }
+/// Notes one state; says whether it is an end that was not known.
+fn set(rows: &mut Rows, id: &str, uid: &PodUid, state: i32, is_end: IsEnd) -> bool {
+    let old = rows.insert(id.to_owned(), Row { uid: uid.clone(), state });
+    is_end(state) && old.is_none_or(|row| row.state != state)
 }
 
 impl Table {
     /// Whether anything lives that may change by itself.
     pub(super) fn has_life(&self) -> bool {
-        let ready = i32::from(v1::PodSandboxState::SandboxReady);
-        let exited = i32::from(v1::ContainerState::ContainerExited);
-        self.sandboxes.values().any(|row| row.state == ready) || self.containers.values().any(|row| row.state != exited)
+        self.sandboxes.values().any(|row| !sandbox_ended(row.state))
+            || self.containers.values().any(|row| !container_ended(row.state))
     }
 
     /// All pods of which something is known.
@@ -90,20 +105,19 @@ impl Table {
         self.sandboxes.values().chain(self.containers.values()).map(|row| row.uid.clone()).collect()
     }
 
-    /// Takes a look; returns the pods that differ from what was known.
-    pub(super) fn relisted(&mut self, snapshot: Snapshot) -> BTreeSet<PodUid> {
-        let mut changed = BTreeSet::new();
+    /// Takes a look; returns what differs from what was known.
+    pub(super) fn relisted(&mut self, snapshot: Snapshot) -> Diff {
+        let mut diff = Diff::default();
         if let Some(sandboxes) = snapshot.sandboxes {
             let listed = sandboxes.into_iter().map(|row| (row.id, row.labels, row.state));
-            replace(&mut self.sandboxes, listed, &mut changed);
+            replace(&mut self.sandboxes, listed, sandbox_ended, &mut diff);
         }
         let listed = snapshot.containers.into_iter().map(|row| (row.id, row.labels, row.state));
-        replace(&mut self.containers, listed, &mut changed);
-        changed
+        replace(&mut self.containers, listed, container_ended, &mut diff);
+        diff
     }
 
-    /// Takes an event. Its pod counts as changed even where the state is known, if the event is about an end or a
-    /// removal: the worker may be waiting for it.
+    /// Takes an event. An end or a removal counts even where it is known already: the worker may be waiting for it.
     pub(super) fn told(&mut self, event: &v1::ContainerEventResponse) -> News {
         let deleted = event.container_event_type() == v1::ContainerEventType::ContainerDeletedEvent;
         let sandbox = event.pod_sandbox_status.as_ref();
@@ -114,19 +128,18 @@ impl Table {
             let ours_unknown = sandbox.is_none() && !deleted;
             return if ours_unknown { News::Unclear } else { News::Known };
         };
-        let mut changed = false;
+        let mut ended = deleted || event.container_event_type() == v1::ContainerEventType::ContainerStoppedEvent;
         if let Some(sandbox) = sandbox {
-            changed |= set(&mut self.sandboxes, &sandbox.id, &uid, sandbox.state);
+            ended |= set(&mut self.sandboxes, &sandbox.id, &uid, sandbox.state, sandbox_ended);
         }
         for container in &event.containers_statuses {
-            changed |= set(&mut self.containers, &container.id, &uid, container.state);
+            ended |= set(&mut self.containers, &container.id, &uid, container.state, container_ended);
         }
         if deleted {
-            changed |= self.containers.remove(&event.container_id).is_some();
-            changed |= self.sandboxes.remove(&event.container_id).is_some();
+            self.containers.remove(&event.container_id);
+            self.sandboxes.remove(&event.container_id);
         }
-        let ended = event.container_event_type() == v1::ContainerEventType::ContainerStoppedEvent;
-        if changed || deleted || ended { News::Changed(uid) } else { News::Known }
+        if ended { News::Ended(uid) } else { News::Known }
     }
 }
 
@@ -159,16 +172,24 @@ mod tests {
         list.iter().map(|uid| PodUid::from(*uid)).collect()
     }
 
+    fn diff(any: bool, ended: &[&str]) -> Diff {
+        Diff { ended: uids(ended), any }
+    }
+
     #[test]
-    fn what_is_new_other_or_gone_is_a_change_and_nothing_else() {
+    fn what_ended_or_is_gone_is_told_and_what_came_to_life_is_noted() {
         let mut table = Table::default();
         let first = || look(vec![sandbox("s1", "a"), sandbox("s2", "b")], vec![container("c1", "a", RUNNING)]);
-        assert_eq!(table.relisted(first()), uids(&["a", "b"]));
-        assert_eq!(table.relisted(first()), uids(&[]));
+        assert_eq!(table.relisted(first()), diff(true, &[]));
+        assert_eq!(table.relisted(first()), diff(false, &[]));
+        assert_eq!(table.pods(), uids(&["a", "b"]));
         let exited = look(vec![sandbox("s1", "a"), sandbox("s2", "b")], vec![container("c1", "a", EXITED)]);
-        assert_eq!(table.relisted(exited), uids(&["a"]));
+        assert_eq!(table.relisted(exited), diff(true, &["a"]));
         let gone = look(vec![sandbox("s1", "a")], vec![container("c1", "a", EXITED)]);
-        assert_eq!(table.relisted(gone), uids(&["b"]));
+        assert_eq!(table.relisted(gone), diff(true, &["b"]));
+        let came_and_went =
+            look(vec![sandbox("s1", "a")], vec![container("c1", "a", EXITED), container("c2", "a", EXITED)]);
+        assert_eq!(table.relisted(came_and_went), diff(true, &["a"]), "an end between two looks is seen");
     }
 
     #[test]
@@ -176,9 +197,9 @@ mod tests {
         let mut table = Table::default();
         table.relisted(look(vec![sandbox("s1", "a")], vec![container("c1", "a", RUNNING)]));
         let containers = Snapshot { sandboxes: None, containers: vec![container("c1", "a", RUNNING)] };
-        assert_eq!(table.relisted(containers), uids(&[]));
+        assert_eq!(table.relisted(containers), diff(false, &[]));
         assert!(table.has_life());
-        assert_eq!(table.relisted(Snapshot::default()), uids(&["a"]), "the container is gone");
+        assert_eq!(table.relisted(Snapshot::default()), diff(true, &["a"]), "the container is gone");
         assert_eq!(table.pods(), uids(&["a"]), "its sandbox is still known");
     }
 
@@ -186,7 +207,7 @@ mod tests {
     fn what_has_no_pod_is_not_ours() {
         let mut table = Table::default();
         let stranger = v1::PodSandbox { id: "x".to_owned(), ..Default::default() };
-        assert_eq!(table.relisted(look(vec![stranger], Vec::new())), uids(&[]));
+        assert_eq!(table.relisted(look(vec![stranger], Vec::new())), diff(false, &[]));
         assert!(!table.has_life());
     }
 
@@ -209,9 +230,36 @@ mod tests {
             }],
             ..Default::default()
         };
-        assert_eq!(table.told(&event), News::Changed("a".into()));
-        assert_eq!(table.relisted(look(vec![sandbox("s1", "a")], vec![container("c1", "a", EXITED)])), uids(&[]));
+        assert_eq!(table.told(&event), News::Ended("a".into()));
+        let after = look(vec![sandbox("s1", "a")], vec![container("c1", "a", EXITED)]);
+        assert_eq!(table.relisted(after), diff(false, &[]));
         assert!(table.has_life(), "the sandbox is still ready");
+    }
+
+    #[test]
+    fn an_event_of_a_birth_wakes_nobody_unless_it_shows_an_end() {
+        let mut table = Table::default();
+        let mut event = v1::ContainerEventResponse {
+            container_id: "c1".to_owned(),
+            container_event_type: v1::ContainerEventType::ContainerStartedEvent.into(),
+            pod_sandbox_status: Some(v1::PodSandboxStatus {
+                id: "s1".to_owned(),
+                labels: of("a"),
+                ..Default::default()
+            }),
+            containers_statuses: vec![v1::ContainerStatus {
+                id: "c1".to_owned(),
+                state: RUNNING.into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        assert_eq!(table.told(&event), News::Known);
+        assert!(table.has_life());
+        let other = v1::ContainerStatus { id: "c0".to_owned(), state: EXITED.into(), ..Default::default() };
+        event.containers_statuses.push(other);
+        assert_eq!(table.told(&event), News::Ended("a".into()));
+        assert_eq!(table.told(&event), News::Known);
     }
 
     #[test]
@@ -223,7 +271,7 @@ mod tests {
             container_event_type: v1::ContainerEventType::ContainerStoppedEvent.into(),
             ..Default::default()
         };
-        assert_eq!(table.told(&bare("c1")), News::Changed("a".into()));
+        assert_eq!(table.told(&bare("c1")), News::Ended("a".into()));
         assert_eq!(table.told(&bare("c2")), News::Unclear);
     }
 }

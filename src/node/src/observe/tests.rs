@@ -163,6 +163,18 @@ async fn without_events_an_expected_change_is_looked_for_sooner() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_to_life_is_not_woken_for_that() {
+    for options in [FakeOptions::default(), FakeOptions::without_events()] {
+        let scene = scene(options).await;
+        pod(&scene.runtime, "d", 0).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(scene.wakes.woken().is_empty(), "its worker did it");
+        scene.runtime.exit(&main_of(&scene, "d"), 1);
+        assert!(scene.wakes.wait_for("d", Duration::from_secs(1)).await.is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_events_an_idle_runtime_is_left_alone() {
     let scene = scene(FakeOptions::default()).await;
     tokio::time::sleep(Duration::from_secs(600)).await;

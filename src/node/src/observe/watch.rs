@@ -49,7 +49,7 @@ pub(super) struct Watch {
     /// The failure told last, so that a lasting one is told once.
     failing: Option<CriError>,
     looked: bool,
-    /// Pods that a relist found changed while the stream was up, until then to be confirmed by an event.
+    /// Pods of which a relist found an end while the stream was up, until then to be confirmed by an event.
     unconfirmed: Option<(Instant, BTreeSet<PodUid>)>,
 }
 
@@ -193,22 +193,25 @@ impl Watch {
         self.options.metrics.last_seen.set(self.options.clock.now().as_second() as f64);
 
         let first = !std::mem::replace(&mut self.looked, true);
-        let mut changed = self.table.relisted(snapshot);
+        let found = self.table.relisted(snapshot);
+        let mut wake = found.ended;
         if let Some(error) = self.failing.take() {
             tracing::info!(after = %error, "the runtime's pods can be listed again");
             // Workers may have failed on the same outage: let all of them try again now.
-            changed.extend(self.table.pods());
+            wake.extend(self.table.pods());
             if matches!(self.stream, Stream::Unsupported) {
                 self.stream = Stream::Down(now);
             }
-        } else if self.has_events() && !first && !changed.is_empty() && self.unconfirmed.is_none() {
-            self.unconfirmed = Some((now + LATE_EVENT, changed.clone()));
+        } else if first {
+            wake.extend(self.table.pods());
+        } else if self.has_events() && !wake.is_empty() && self.unconfirmed.is_none() {
+            self.unconfirmed = Some((now + LATE_EVENT, wake.clone()));
         }
-        if !changed.is_empty() {
+        if found.any {
             self.pace.stir(now);
         }
         self.schedule();
-        for uid in &changed {
+        for uid in &wake {
             self.pods.wake(uid);
         }
     }
@@ -233,7 +236,7 @@ impl Watch {
         self.options.metrics.events.inc();
         self.stream_retry.reset();
         match self.table.told(event) {
-            News::Changed(uid) => {
+            News::Ended(uid) => {
                 self.confirmed(&uid);
                 self.pods.wake(&uid);
             }
