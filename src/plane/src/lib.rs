@@ -5,6 +5,7 @@ pub mod controllers;
 mod expiry;
 pub mod pki;
 mod plane;
+mod renewal;
 pub mod store;
 
 pub use plane::{Plane, PlaneError, PlaneOptions};

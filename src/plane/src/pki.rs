@@ -1,6 +1,6 @@
 //! The plane's own keys and certificates, in a folder laid out as kubeadm lays it out, and the kubeconfigs made of them.
 //!
-//! What is missing is made, what ends soon or no longer fits is made anew at start, everything else is left as it is.
+//! What is missing is made, what ends soon or no longer fits is made anew, everything else is left as it is.
 //! The authority and the service-account key are never replaced: all else hangs on them.
 
 use std::net::IpAddr;
@@ -18,6 +18,7 @@ use longshore_transport::pki::{
     kubeadm, public_key_pem, signing_key_pair, write_file,
 };
 use longshore_transport::tls::{ClientCa, TlsConfigError, is_trusted_server};
+use longshore_util::clock::SharedClock;
 
 use crate::apiserver::auth::{KeyError, SigningKey};
 
@@ -92,31 +93,32 @@ pub struct ServerNames {
 pub struct PlanePki {
     folder: PathBuf,
     authority: Authority,
-    now: Timestamp,
+    clock: SharedClock,
 }
 
 impl PlanePki {
     /// Opens the folder, makes what is missing and renews what ends soon. Blocks on the disk.
-    pub fn prepare(folder: &Path, names: &ServerNames, now: Timestamp) -> Result<Self, PlanePkiError> {
+    pub fn prepare(folder: &Path, names: &ServerNames, clock: SharedClock) -> Result<Self, PlanePkiError> {
         std::fs::create_dir_all(folder).map_err(|source| PlanePkiError::Folder { path: folder.to_owned(), source })?;
         let certificate = folder.join(CA).with_extension("crt");
         let key = folder.join(CA).with_extension("key");
         // A first start that was cut short leaves the key alone, and nothing that hangs on it.
         let torn = key.exists() && !certificate.exists() && !folder.join(APISERVER).with_extension("crt").exists();
         if !torn && both(&certificate, &key)? {
-            let pki = Self::open(folder, now)?;
-            pki.complete(names)?;
+            let pki = Self::open(folder, clock)?;
+            pki.renew(names)?;
             return Ok(pki);
         }
-        let authority = Authority::generate(AUTHORITY_NAME, AUTHORITY_VALIDITY, now)?;
+        let authority = Authority::generate(AUTHORITY_NAME, AUTHORITY_VALIDITY, clock.now())?;
         write_pair(&certificate, &key, authority.keyed())?;
-        let pki = Self { folder: folder.to_owned(), authority, now };
-        pki.complete(names)?;
+        let pki = Self { folder: folder.to_owned(), authority, clock };
+        pki.renew(names)?;
         Ok(pki)
     }
 
     /// Opens a folder that [`Self::prepare`] has made. Blocks on the disk.
-    pub fn open(folder: &Path, now: Timestamp) -> Result<Self, PlanePkiError> {
+    pub fn open(folder: &Path, clock: SharedClock) -> Result<Self, PlanePkiError> {
+        let now = clock.now();
         let certificate = folder.join(CA).with_extension("crt");
         let key = folder.join(CA).with_extension("key");
         if !both(&certificate, &key)? {
@@ -130,10 +132,11 @@ impl PlanePki {
         if facts.ends_within(RENEW_WITHIN, now) {
             tracing::warn!(path = %certificate.display(), not_after = %facts.not_after, "the authority ends soon");
         }
-        Ok(Self { folder: folder.to_owned(), authority, now })
+        Ok(Self { folder: folder.to_owned(), authority, clock })
     }
 
-    fn complete(&self, names: &ServerNames) -> Result<(), PlanePkiError> {
+    /// Makes what is missing and renews what ends soon; returns whether anything was written. Blocks on the disk.
+    pub fn renew(&self, names: &ServerNames) -> Result<bool, PlanePkiError> {
         let (private, public) = (self.folder.join(SERVICE_ACCOUNT_KEY), self.folder.join(SERVICE_ACCOUNT_PUBLIC_KEY));
         if private.exists() && !public.exists() {
             write_file(&public, public_key_pem(&read(&private)?)?.as_bytes(), KEY_MODE)?;
@@ -142,24 +145,26 @@ impl PlanePki {
             write_file(&private, private_pem.as_bytes(), KEY_MODE)?;
             write_file(&public, public_pem.as_bytes(), KEY_MODE)?;
         }
-        self.leaf(APISERVER, &kubeadm::apiserver(names.service, &names.domain, &names.further))?;
-        self.leaf(APISERVER_KUBELET_CLIENT, &kubeadm::apiserver_kubelet_client())?;
-        Ok(())
+        let server = self.leaf(APISERVER, &kubeadm::apiserver(names.service, &names.domain, &names.further))?;
+        let client = self.leaf(APISERVER_KUBELET_CLIENT, &kubeadm::apiserver_kubelet_client())?;
+        Ok(server || client)
     }
 
-    /// Leaves a good certificate alone and makes one otherwise.
-    fn leaf(&self, stem: &str, request: &LeafRequest) -> Result<(), PlanePkiError> {
+    /// Leaves a good certificate alone and makes one otherwise; returns whether it did.
+    fn leaf(&self, stem: &str, request: &LeafRequest) -> Result<bool, PlanePkiError> {
         let (certificate, key) = self.pair(stem);
         match self.check(&certificate, &key, request) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(false),
             Err(reason) => {
                 tracing::info!(path = %certificate.display(), reason, "making a certificate");
-                Ok(write_pair(&certificate, &key, &self.authority.issue(request, self.now)?)?)
+                write_pair(&certificate, &key, &self.authority.issue(request, self.clock.now())?)?;
+                Ok(true)
             }
         }
     }
 
     fn check(&self, certificate: &Path, key: &Path, request: &LeafRequest) -> Result<(), &'static str> {
+        let now = self.clock.now();
         if !certificate.exists() && !key.exists() {
             return Err("there is none yet");
         }
@@ -174,18 +179,18 @@ impl PlanePki {
         if longshore_transport::tls::ReloadableCertificate::from_pem(&keyed).is_err() {
             return Err("its key is another's");
         }
-        if facts.ends_within(RENEW_WITHIN, self.now) {
+        if facts.ends_within(RENEW_WITHIN, now) {
             return Err("it ends soon");
         }
         if facts.common_name != request.common_name || !facts.serves(&request.names) {
             return Err("it lacks names");
         }
         let ours = match request.names.first() {
-            Some(SubjectAltName::Dns(name)) => is_trusted_server(self.authority.certificate(), leaf, name, self.now),
+            Some(SubjectAltName::Dns(name)) => is_trusted_server(self.authority.certificate(), leaf, name, now),
             Some(SubjectAltName::Ip(address)) => {
-                is_trusted_server(self.authority.certificate(), leaf, &address.to_string(), self.now)
+                is_trusted_server(self.authority.certificate(), leaf, &address.to_string(), now)
             }
-            None => ClientCa::from_pem(self.authority_pem()).is_ok_and(|ca| ca.verify(&chain, self.now).is_ok()),
+            None => ClientCa::from_pem(self.authority_pem()).is_ok_and(|ca| ca.verify(&chain, now).is_ok()),
         };
         if ours { Ok(()) } else { Err("another authority signed it") }
     }
@@ -224,21 +229,21 @@ impl PlanePki {
 
     /// Returns a kubeconfig with an administrator's rights, as a YAML text.
     pub fn admin_kubeconfig(&self, server: &str) -> Result<String, PlanePkiError> {
-        let identity = self.authority.issue(&kubeadm::admin(), self.now)?;
+        let identity = self.authority.issue(&kubeadm::admin(), self.clock.now())?;
         Ok(self.kubeconfig(server, "kubernetes-admin", &identity))
     }
 
     /// Returns a kubeconfig with the rights of one node's agent, as a YAML text.
     pub fn node_kubeconfig(&self, name: &str, server: &str) -> Result<String, PlanePkiError> {
         check_node_name(name)?;
-        let identity = self.authority.issue(&kubeadm::node(name), self.now)?;
+        let identity = self.authority.issue(&kubeadm::node(name), self.clock.now())?;
         Ok(self.kubeconfig(server, &format!("system:node:{name}"), &identity))
     }
 
     /// Makes a serving certificate for a node's port; with it the apiserver can check whom it talks to.
     pub fn node_server(&self, name: &str, names: Vec<SubjectAltName>) -> Result<KeyedCertificate, PlanePkiError> {
         check_node_name(name)?;
-        Ok(self.authority.issue(&kubeadm::node_server(name, names), self.now)?)
+        Ok(self.authority.issue(&kubeadm::node_server(name, names), self.clock.now())?)
     }
 
     fn kubeconfig(&self, server: &str, user: &str, identity: &KeyedCertificate) -> String {

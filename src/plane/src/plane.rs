@@ -25,6 +25,7 @@ use crate::apiserver::server::{Api, ApiLimits, ApiService};
 use crate::controllers::{self, ControllerOptions};
 use crate::expiry;
 use crate::pki::{PlanePki, PlanePkiError, ServerNames, write_kubeconfig};
+use crate::renewal::Renewal;
 use crate::store::{DurableOptions, DurableStore, OpenError, SharedStore};
 
 /// Namespaces that are there from the start.
@@ -139,13 +140,16 @@ impl Plane {
         let checked = options.check_nodes.then(|| keys.pki.authority_pem());
         let objects = Arc::new(registry.clone());
         let connector = NodeConnector::new(objects, &keys.pki.kubelet_client()?, checked, tasks.clone())?;
+        let connector = Arc::new(connector);
         let hooks =
-            Hooks { authenticate: auth.clone(), authorize: auth.clone(), review: auth, connect: Arc::new(connector) };
+            Hooks { authenticate: auth.clone(), authorize: auth.clone(), review: auth, connect: connector.clone() };
         let api =
             Api::new(registry.clone(), hooks, advertised.to_string(), ApiLimits::default(), tasks.token().clone());
-        let tls = tls::server_config(keys.serving, &ServerTls::default())?;
+        let tls = tls::server_config(Arc::clone(&keys.serving), &ServerTls::default())?;
         serve::serve("apiserver", listener, Some(tls), ApiService(api), ServeOptions::default(), tasks);
         expiry::start(registry.clone(), tasks);
+        let renewal = Renewal { pki: Arc::clone(&keys.pki), names: keys.names, serving: keys.serving, connector };
+        renewal.start(tasks);
         let authority_pem = keys.pki.authority_pem().to_owned();
         controllers::start(&registry, &ControllerOptions { authority_pem, apiserver: advertised }, tasks);
         tracing::info!(%server, data = %options.data_dir.display(), "control plane serves");
@@ -185,6 +189,7 @@ async fn open_store(path: PathBuf, clock: SharedClock) -> Result<Arc<DurableStor
 
 struct Keys {
     pki: Arc<PlanePki>,
+    names: ServerNames,
     serving: Arc<ReloadableCertificate>,
 }
 
@@ -202,13 +207,13 @@ async fn prepare_keys(
     further.push(SubjectAltName::Dns("localhost".to_owned()));
     let service = options.cluster.service_address(0).unwrap_or(options.cluster.service_base);
     let names = ServerNames { service: IpAddr::V4(service), domain: options.domain.clone(), further };
-    let now = options.clock.now();
+    let clock = Arc::clone(&options.clock);
     let work = move || -> Result<Keys, PlaneError> {
-        let pki = PlanePki::prepare(&folder, &names, now)?;
+        let pki = PlanePki::prepare(&folder, &names, clock)?;
         write_kubeconfig(&kubeconfig, &pki.admin_kubeconfig(&server)?)?;
         let (certificate, key) = pki.serving_files();
         let serving = ReloadableCertificate::from_files(&certificate, &key)?;
-        Ok(Keys { pki: Arc::new(pki), serving })
+        Ok(Keys { pki: Arc::new(pki), names, serving })
     };
     tokio::task::spawn_blocking(work).await.map_err(|_| PlaneError::Interrupted)?
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -9,6 +10,7 @@ use longshore_plane::pki::PlanePki;
 use longshore_plane::{Plane, PlaneOptions};
 use longshore_transport::client::{ClientOptions, Kubeconfig};
 use longshore_util::Tasks;
+use longshore_util::clock::SystemClock;
 
 /// A running control plane.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ impl PlaneRun {
 
 /// Makes a kubeconfig with a node's rights from the plane's keys; the plane need not run.
 pub(crate) fn node_kubeconfig(data: &Path, node: &str, server: &str) -> Result<String> {
-    let pki = PlanePki::open(&data.join("pki"), Timestamp::now())?;
+    let pki = PlanePki::open(&data.join("pki"), Arc::new(SystemClock))?;
     Ok(pki.node_kubeconfig(node, server)?)
 }
 

@@ -8,6 +8,10 @@ fn now() -> Timestamp {
     "2026-11-29T12:00:00Z".parse().unwrap()
 }
 
+fn at(now: Timestamp) -> SharedClock {
+    Arc::new(longshore_util::clock::ManualClock::new(now))
+}
+
 fn later(days: u64) -> Timestamp {
     now().checked_add(Duration::from_secs(days * 86400)).unwrap()
 }
@@ -36,7 +40,7 @@ fn changed(before: &BTreeMap<String, (u32, Vec<u8>)>, after: &BTreeMap<String, (
 #[test]
 fn files_have_kubeadms_names_and_modes() {
     let folder = tempfile::tempdir().unwrap();
-    let pki = PlanePki::prepare(folder.path(), &names(&["127.0.0.1", "localhost"]), now()).unwrap();
+    let pki = PlanePki::prepare(folder.path(), &names(&["127.0.0.1", "localhost"]), at(now())).unwrap();
     let files: Vec<(String, u32)> = files(folder.path()).into_iter().map(|(name, (mode, _))| (name, mode)).collect();
     let want = [
         ("apiserver-kubelet-client.crt", 0o644),
@@ -60,11 +64,11 @@ fn files_have_kubeadms_names_and_modes() {
 fn a_second_start_changes_nothing_and_a_late_one_renews_leaves_only() {
     let folder = tempfile::tempdir().unwrap();
     let names = names(&["127.0.0.1"]);
-    PlanePki::prepare(folder.path(), &names, now()).unwrap();
+    PlanePki::prepare(folder.path(), &names, at(now())).unwrap();
     let first = files(folder.path());
-    PlanePki::prepare(folder.path(), &names, later(1)).unwrap();
+    PlanePki::prepare(folder.path(), &names, at(later(1))).unwrap();
     assert!(changed(&first, &files(folder.path())).is_empty());
-    PlanePki::prepare(folder.path(), &names, later(300)).unwrap();
+    PlanePki::prepare(folder.path(), &names, at(later(300))).unwrap();
     let renewed = ["apiserver-kubelet-client.crt", "apiserver-kubelet-client.key", "apiserver.crt", "apiserver.key"];
     assert_eq!(changed(&first, &files(folder.path())), renewed);
 }
@@ -72,26 +76,26 @@ fn a_second_start_changes_nothing_and_a_late_one_renews_leaves_only() {
 #[test]
 fn a_new_address_a_torn_pair_and_a_foreign_certificate_are_mended() {
     let folder = tempfile::tempdir().unwrap();
-    PlanePki::prepare(folder.path(), &names(&["127.0.0.1"]), now()).unwrap();
+    PlanePki::prepare(folder.path(), &names(&["127.0.0.1"]), at(now())).unwrap();
     let server = ["apiserver.crt", "apiserver.key"];
 
     let before = files(folder.path());
-    PlanePki::prepare(folder.path(), &names(&["127.0.0.1", "192.0.2.7"]), now()).unwrap();
+    PlanePki::prepare(folder.path(), &names(&["127.0.0.1", "192.0.2.7"]), at(now())).unwrap();
     assert_eq!(changed(&before, &files(folder.path())), server);
 
     let before = files(folder.path());
     let (client_key, server_key) = ("apiserver-kubelet-client.key", "apiserver.key");
     std::fs::copy(folder.path().join(client_key), folder.path().join(server_key)).unwrap();
-    PlanePki::prepare(folder.path(), &names(&["127.0.0.1"]), now()).unwrap();
+    PlanePki::prepare(folder.path(), &names(&["127.0.0.1"]), at(now())).unwrap();
     assert_eq!(changed(&before, &files(folder.path())), server);
 
     let before = files(folder.path());
     let other = tempfile::tempdir().unwrap();
-    PlanePki::prepare(other.path(), &names(&["127.0.0.1"]), now()).unwrap();
+    PlanePki::prepare(other.path(), &names(&["127.0.0.1"]), at(now())).unwrap();
     for name in server {
         std::fs::copy(other.path().join(name), folder.path().join(name)).unwrap();
     }
-    PlanePki::prepare(folder.path(), &names(&["127.0.0.1"]), now()).unwrap();
+    PlanePki::prepare(folder.path(), &names(&["127.0.0.1"]), at(now())).unwrap();
     assert_eq!(changed(&before, &files(folder.path())), server);
     assert_ne!(files(folder.path())["apiserver.crt"], files(other.path())["apiserver.crt"]);
 }
@@ -100,19 +104,19 @@ fn a_new_address_a_torn_pair_and_a_foreign_certificate_are_mended() {
 fn what_all_hangs_on_is_never_replaced_silently() {
     let folder = tempfile::tempdir().unwrap();
     let names = names(&[]);
-    assert!(matches!(PlanePki::open(folder.path(), now()), Err(PlanePkiError::Absent { .. })));
-    PlanePki::prepare(folder.path(), &names, now()).unwrap();
-    let error = PlanePki::prepare(folder.path(), &names, later(4000)).unwrap_err();
+    assert!(matches!(PlanePki::open(folder.path(), at(now())), Err(PlanePkiError::Absent { .. })));
+    PlanePki::prepare(folder.path(), &names, at(now())).unwrap();
+    let error = PlanePki::prepare(folder.path(), &names, at(later(4000))).unwrap_err();
     assert!(matches!(error, PlanePkiError::Expired { .. }), "{error}");
     let before = files(folder.path());
     std::fs::remove_file(folder.path().join("sa.pub")).unwrap();
-    PlanePki::prepare(folder.path(), &names, now()).unwrap();
+    PlanePki::prepare(folder.path(), &names, at(now())).unwrap();
     assert_eq!(before, files(folder.path()));
     std::fs::remove_file(folder.path().join("sa.key")).unwrap();
-    let error = PlanePki::prepare(folder.path(), &names, now()).unwrap_err().to_string();
+    let error = PlanePki::prepare(folder.path(), &names, at(now())).unwrap_err().to_string();
     assert!(error.contains("sa.key is missing beside") && error.contains("hint: restore it"), "{error}");
     std::fs::remove_file(folder.path().join("ca.key")).unwrap();
-    let error = PlanePki::prepare(folder.path(), &names, now()).unwrap_err().to_string();
+    let error = PlanePki::prepare(folder.path(), &names, at(now())).unwrap_err().to_string();
     assert!(error.contains("ca.key is missing beside"), "{error}");
 }
 
@@ -120,14 +124,14 @@ fn what_all_hangs_on_is_never_replaced_silently() {
 fn a_first_start_that_was_cut_short_is_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("ca.key"), "half").unwrap();
-    PlanePki::prepare(folder.path(), &names(&[]), now()).unwrap();
+    PlanePki::prepare(folder.path(), &names(&[]), at(now())).unwrap();
     assert_eq!(files(folder.path()).len(), 8);
 }
 
 #[tokio::test]
 async fn kubeconfigs_log_in_as_who_they_say() {
     let folder = tempfile::tempdir().unwrap();
-    let pki = PlanePki::prepare(&folder.path().join("pki"), &names(&["127.0.0.1"]), now()).unwrap();
+    let pki = PlanePki::prepare(&folder.path().join("pki"), &names(&["127.0.0.1"]), at(now())).unwrap();
     let path = folder.path().join("x.kubeconfig");
     for (text, user, group) in [
         (pki.admin_kubeconfig("https://127.0.0.1:6443").unwrap(), "kubernetes-admin", "kubeadm:cluster-admins"),

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -36,7 +37,8 @@ mod tests;
 #[derive(Debug)]
 pub struct NodeConnector {
     objects: Arc<dyn ReadObjects>,
-    tls: Arc<rustls::ClientConfig>,
+    trust: ServerTrust,
+    tls: ArcSwap<rustls::ClientConfig>,
     tasks: Tasks,
 }
 
@@ -53,7 +55,14 @@ impl NodeConnector {
             Some(pem) => ServerTrust::Authorities(pem.to_owned()),
             None => ServerTrust::Any,
         };
-        Ok(Self { objects, tls: client_config(&trust, Some(identity))?, tasks })
+        let tls = ArcSwap::new(client_config(&trust, Some(identity))?);
+        Ok(Self { objects, trust, tls, tasks })
+    }
+
+    /// Logs in with another certificate from now on.
+    pub fn renew(&self, identity: &KeyedCertificate) -> Result<(), TlsConfigError> {
+        self.tls.store(client_config(&self.trust, Some(identity))?);
+        Ok(())
     }
 
     async fn pass_on(
@@ -76,7 +85,7 @@ impl NodeConnector {
         limits: &ForwardLimits,
     ) -> Result<Response<Body>, ApiError> {
         let uri = format!("https://{authority}{path}").parse().map_err(ApiError::internal)?;
-        let target = Target::new(uri, Some(Arc::clone(&self.tls)));
+        let target = Target::new(uri, Some(self.tls.load_full()));
         Box::pin(forward(request, &target, limits, &self.tasks)).await.map_err(|error| {
             tracing::debug!(%authority, %error, "connection to node failed");
             ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", format!("error dialing backend: {error}"))
