@@ -48,12 +48,7 @@ impl Log {
             .map_err(io("open"))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io("read"))?;
-        let mut facts = Facts::new();
-        let mut good = 0usize;
-        while let Some((payload, next)) = record(&bytes, good) {
-            apply(&mut facts, payload, &path)?;
-            good = next;
-        }
+        let (facts, good) = read(&bytes, &path)?;
         if good < bytes.len() {
             tracing::warn!(path = %path.display(), lost = bytes.len() - good, "journal has a torn tail, cutting it off");
             file.set_len(good as u64).map_err(io("cut the tail"))?;
@@ -89,11 +84,14 @@ impl Log {
         self.size >= COMPACT_FROM && self.size >= self.live.saturating_mul(4)
     }
 
-    /// Rewrites the log with the newest facts only.
-    pub(super) fn compact(&mut self, facts: &Facts) -> std::io::Result<()> {
+    /// Rewrites the log with the newest facts only. They are read from the file: memory need not hold them for this.
+    pub(super) fn compact(&mut self) -> std::io::Result<()> {
+        let bytes = std::fs::read(&self.path)?;
+        let (facts, _) = read(&bytes, &self.path).map_err(std::io::Error::other)?;
+        drop(bytes);
         let temporary = self.folder.join(TEMPORARY);
         let mut bytes = Vec::new();
-        for (uid, facts) in facts {
+        for (uid, facts) in &facts {
             frame(&mut bytes, uid, Some(facts))?;
         }
         let mut file =
@@ -122,6 +120,17 @@ fn frame(out: &mut Vec<u8>, uid: &PodUid, facts: Option<&PodFacts>) -> std::io::
     out.extend_from_slice(&crc32(&payload).to_le_bytes());
     out.extend_from_slice(&payload);
     Ok(())
+}
+
+/// The newest facts in a log and where its whole records end.
+fn read(bytes: &[u8], path: &Path) -> Result<(Facts, usize), JournalError> {
+    let mut facts = Facts::new();
+    let mut good = 0usize;
+    while let Some((payload, next)) = record(bytes, good) {
+        apply(&mut facts, payload, path)?;
+        good = next;
+    }
+    Ok((facts, good))
 }
 
 /// The whole record at `offset` and where the next one begins; `None` at the end or at damage.

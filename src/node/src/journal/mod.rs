@@ -65,7 +65,7 @@ impl Journal {
     /// Opens (or makes) the journal in `folder` and returns what it holds.
     pub fn open(folder: &Path) -> Result<(Self, Facts), JournalError> {
         let (log, facts) = log::Log::open(folder)?;
-        let writer = writer::Writer::start(log, facts.clone());
+        let writer = writer::Writer::start(log);
         Ok((Self { writer: Arc::new(writer) }, facts))
     }
 

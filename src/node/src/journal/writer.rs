@@ -8,11 +8,13 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 use super::log::Log;
-use super::{Facts, PodFacts};
+use super::PodFacts;
 use crate::model::PodUid;
 
 /// How long appended records may wait for others before they are synced together.
 const SYNC_AFTER: Duration = Duration::from_millis(50);
+/// Pause before records that could not be written are tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 struct Pending {
@@ -43,7 +45,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts the thread.
-    pub(super) fn start(log: Log, facts: Facts) -> Self {
+    pub(super) fn start(log: Log) -> Self {
         let shared = Arc::new(Shared {
             pending: Mutex::new(Pending::default()),
             ready: Condvar::new(),
@@ -53,7 +55,7 @@ impl Writer {
         let inside = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("journal".into())
-            .spawn(move || run(&inside, log, facts))
+            .spawn(move || run(&inside, log))
             .inspect_err(|error| tracing::error!(%error, "journal thread cannot start, facts are not kept"))
             .ok();
         if thread.is_none() {
@@ -125,14 +127,20 @@ impl Drop for Writer {
     }
 }
 
-fn run(shared: &Shared, mut log: Log, mut facts: Facts) {
-    let mut broken = false;
+fn run(shared: &Shared, mut log: Log) {
+    // Records that could not be written; they go out with the next ones.
+    let mut left: BTreeMap<PodUid, Option<PodFacts>> = BTreeMap::new();
     let mut unsynced = None;
     loop {
         let mut pending = shared.pending.lock();
         while pending.records.is_empty() && !pending.closed {
             match unsynced {
-                None => shared.ready.wait(&mut pending),
+                None if left.is_empty() => shared.ready.wait(&mut pending),
+                None => {
+                    if shared.ready.wait_for(&mut pending, RETRY_AFTER).timed_out() {
+                        break;
+                    }
+                }
                 Some(number) => {
                     let flush = pending.flush >= number;
                     if flush || shared.ready.wait_for(&mut pending, SYNC_AFTER).timed_out() {
@@ -145,32 +153,30 @@ fn run(shared: &Shared, mut log: Log, mut facts: Facts) {
             }
         }
         let records = std::mem::take(&mut pending.records);
-        let last = pending.last;
-        let closed = pending.closed;
+        let (last, closed) = (pending.last, pending.closed);
         drop(pending);
-        if !records.is_empty() {
-            let batch: Vec<_> = records.into_iter().collect();
+        let had_left = !left.is_empty();
+        left.extend(records);
+        if !left.is_empty() {
+            let batch: Vec<_> = std::mem::take(&mut left).into_iter().collect();
             match log.append(&batch) {
-                Ok(()) => broken = false,
-                // One line per fault, not per record: the disk is full for everybody.
-                Err(error) if !broken => {
-                    broken = true;
-                    tracing::error!(path = %log.path().display(), %error, "journal cannot be written, facts may be lost on a restart");
+                Ok(()) if had_left => tracing::info!("journal can be written again"),
+                Ok(()) => {}
+                Err(error) => {
+                    // One line per fault, not per record: the disk is full for everybody.
+                    if !had_left {
+                        tracing::error!(path = %log.path().display(), %error, "journal cannot be written, facts may be lost on a restart");
+                    }
+                    left = batch.into_iter().collect();
                 }
-                Err(_) => {}
             }
-            for (uid, record) in batch {
-                match record {
-                    Some(record) => facts.insert(uid, record),
-                    None => facts.remove(&uid),
-                };
-            }
+            // Whoever waits goes on in either case: a full disk must not stop pods.
             shared.written.send_replace(last);
             unsynced = Some(last);
-            if (log.is_bloated() || broken)
-                && let Err(error) = log.compact(&facts)
+            if log.is_bloated()
+                && let Err(error) = log.compact()
             {
-                tracing::debug!(%error, "journal cannot be rewritten");
+                tracing::warn!(path = %log.path().display(), %error, "journal cannot be rewritten");
             }
         }
         if closed {

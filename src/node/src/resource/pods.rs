@@ -2,6 +2,7 @@
 //! groups that the runtime makes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodSpec;
@@ -15,6 +16,9 @@ use crate::pod::{Failure, PodCgroups};
 
 /// Least weight, for pods that asked for nothing.
 const LEAST_SHARES: i64 = 2;
+/// Pauses between tries to remove a group whose last process is on its way out.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_millis(160);
 
 /// The tree of pod groups.
 #[derive(Debug)]
@@ -135,10 +139,16 @@ impl PodCgroups for CgroupTree {
             return Ok(());
         }
         let group = self.names.pod(pod.uid.as_str(), qos::of(&pod.pod));
-        match self.groups.remove(&group) {
-            Ok(()) => Ok(()),
-            Err(error) if error.is_denied() => Ok(()),
-            Err(error) => Err(Failure::new("FailedKillPod", error.to_string())),
+        // The runtime has answered, but the kernel may still be taking the last process out of the group.
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.groups.remove(&group) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is_denied() => return Ok(()),
+                Err(_) if pause <= LAST_PAUSE => tokio::time::sleep(pause).await,
+                Err(error) => return Err(Failure::new("FailedKillPod", error.to_string())),
+            }
+            pause *= 2;
         }
     }
 }
