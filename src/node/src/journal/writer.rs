@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
-use super::log::Log;
 use super::PodFacts;
+use super::log::Log;
 use crate::model::PodUid;
 
 /// How long appended records may wait for others before they are synced together.
