@@ -170,6 +170,12 @@ impl Env {
         }
     }
 
+    /// A PATH on which the chosen containerd comes first, for programs that look for one.
+    pub fn search_path(&self) -> Result<String> {
+        let binaries = containerd::binaries(self.version)?;
+        Ok(format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", binaries.display()))
+    }
+
     /// A `ctr` command on this runtime, namespace k8s.io.
     pub fn ctr(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(containerd::binaries(self.version)?.join("ctr"));

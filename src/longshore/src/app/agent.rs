@@ -1,13 +1,20 @@
 //! The node agent as `agent` and `up` run it: from flags to a running [`longshore_node`].
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use longshore_api::flags::Flags;
+use longshore_cri::{ClientOptions, CriClient};
+use longshore_node::agent::{Agent, AgentOptions};
 use longshore_node::settings::{self, Settings};
+use longshore_transport::client::{Clients, ClientsOptions, Kubeconfig, Rate};
 use longshore_util::Tasks;
+use longshore_util::clock::SystemClock;
 
-use super::fail::Usage;
+use super::fail::{Hint, Usage};
 
 /// The version of the kubelet whose contract this agent keeps.
 pub(crate) const VERSION: &str = "v1.36.0";
@@ -19,17 +26,107 @@ pub(crate) fn settings(flags: &Flags) -> Result<Settings> {
 
 /// A running agent.
 #[derive(Debug)]
-pub(crate) struct AgentRun;
+pub(crate) struct AgentRun {
+    agent: Agent,
+}
 
 impl AgentRun {
-    /// Starts it.
-    pub(crate) async fn start(_settings: Settings, _tasks: &Tasks) -> Result<Self> {
-        anyhow::bail!("the node agent is not in this build")
+    /// Starts it; neither the runtime nor the apiserver need to be there yet.
+    pub(crate) async fn start(settings: Settings, tasks: &Tasks) -> Result<Self> {
+        let (runtime, images) = connect_runtime(&settings).await?;
+        let node_name = node_name(&settings)?;
+        let clients = clients(&settings).await?;
+        if clients.is_none() {
+            tracing::info!("no kubeconfig: static pods alone");
+        }
+        let options = AgentOptions {
+            settings,
+            node_name,
+            runtime: Arc::new(runtime),
+            images: Arc::new(images),
+            clients,
+            clock: Arc::new(SystemClock),
+        };
+        let agent = Box::pin(Agent::start(options, tasks.child())).await.context("start the node agent")?;
+        Ok(Self { agent })
     }
 
-    /// Ends it in order: no new work, then what is being written, then the rest.
-    pub(crate) async fn stop(self, tasks: &Tasks) {
-        tasks.cancel();
-        drop(tokio::time::timeout(Duration::from_secs(10), tasks.join()).await);
+    /// Ends it in order; pods run on.
+    pub(crate) async fn stop(self) {
+        self.agent.stop().await;
     }
+}
+
+/// Clients of the runtime. What is wrong with its socket is said at once; the agent goes on and tries again.
+async fn connect_runtime(settings: &Settings) -> Result<(CriClient, CriClient)> {
+    let config = &settings.config;
+    let timeout = config.runtime_request_timeout.as_std();
+    let mut options = ClientOptions::default();
+    if timeout > Duration::ZERO {
+        options.request_timeout = timeout;
+    }
+    let image_endpoint = match config.image_service_endpoint.as_str() {
+        "" => None,
+        endpoint => Some(endpoint),
+    };
+    let endpoint = &config.container_runtime_endpoint;
+    let usage = |error: longshore_cri::EndpointError| Usage(format!("container runtime endpoint {endpoint:?}: {error}"));
+    let clients = CriClient::connect_both(endpoint, image_endpoint, options).map_err(usage)?;
+    match tokio::time::timeout(Duration::from_secs(2), clients.0.check()).await {
+        Ok(Ok(version)) => {
+            tracing::info!(runtime = version.runtime_name, version = version.runtime_version, "container runtime answers");
+        }
+        Ok(Err(error)) => tracing::error!(endpoint, %error, "container runtime does not answer; trying on"),
+        Err(_) => tracing::error!(endpoint, "container runtime gives no answer within 2 s; trying on"),
+    }
+    Ok(clients)
+}
+
+fn node_name(settings: &Settings) -> Result<String> {
+    let given = settings.process.hostname_override.trim().to_lowercase();
+    let name = if given.is_empty() {
+        nix::unistd::gethostname().context("read the host's name")?.to_string_lossy().trim().to_lowercase()
+    } else {
+        given
+    };
+    match longshore_api::names::dns1123_subdomain(&name).into_iter().next() {
+        None => Ok(name),
+        Some(detail) => Err(Hint::error(
+            format!("{name:?} is no name for a node: {detail}"),
+            "give one with --hostname-override",
+        )),
+    }
+}
+
+/// Clients of the apiserver, or none without a kubeconfig.
+async fn clients(settings: &Settings) -> Result<Option<Clients>> {
+    let file = &settings.process.kubeconfig;
+    if file.is_empty() {
+        return Ok(None);
+    }
+    let kubeconfig = Kubeconfig::load(Path::new(file), Timestamp::now()).await?;
+    for problem in kubeconfig.problems() {
+        // The machine's clock may be what is wrong: the apiserver has the last word.
+        tracing::error!(file, %problem, "kubeconfig");
+    }
+    let config = &settings.config;
+    let rate = |per_second: i32, burst: i32| {
+        // As upstream: no rate for a negative number, and the burst is at least one.
+        let per_second = u32::try_from(per_second).ok().filter(|rate| *rate > 0)?;
+        Some(Rate { per_second, burst: u32::try_from(burst).unwrap_or(1).max(1) })
+    };
+    let heartbeat = config.node_status_update_frequency.as_std();
+    let lease = Duration::from_secs(u64::try_from(config.node_lease_duration_seconds).unwrap_or(40)) / 4;
+    let usual = ClientsOptions::default();
+    let options = ClientsOptions {
+        user_agent: format!("kubelet/{VERSION} (linux/{}) longshore/{}", std::env::consts::ARCH, env!("CARGO_PKG_VERSION")),
+        rate: rate(config.kube_api_qps, config.kube_api_burst),
+        event_rate: rate(config.event_record_qps, config.event_burst),
+        heartbeat_timeout: [heartbeat, lease]
+            .into_iter()
+            .filter(|time| *time > Duration::ZERO)
+            .min()
+            .unwrap_or(usual.heartbeat_timeout),
+    };
+    Ok(Some(kubeconfig.clients(&options)?))
 }

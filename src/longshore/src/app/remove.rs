@@ -54,9 +54,8 @@ pub(crate) async fn down(paths: &Paths, purge: bool, progress: &Progress) -> Res
     stop_runtime(paths, progress).await;
     for pod in &pods {
         note(&format!("remove files of pod {}/{}", pod.namespace, pod.name), remove_pod_files(paths, pod));
-        remove_pod_cgroups(&pod.uid);
     }
-    remove_empty_cgroups();
+    remove_pod_cgroups(&pods);
     note("remove the pod network", remove_network().await);
     note("unmount", unmount_below(&paths.run));
     note("unmount", unmount_below(&paths.containerd_root()));
@@ -220,20 +219,40 @@ fn remove_pod_files(paths: &Paths, pod: &RemovedPod) -> Result<()> {
     Ok(())
 }
 
-/// The pod's own cgroups; a cgroup that still has processes stays (rmdir refuses).
-fn remove_pod_cgroups(uid: &str) {
+/// How deep below a hierarchy's root pods are looked for: a root of its own, `kubepods`, a class, the pod.
+const CGROUP_DEPTH: usize = 5;
+/// The levels that the agent makes above pods.
+const CGROUP_LEVELS: [&str; 3] = ["besteffort", "burstable", "kubepods"];
+
+/// The pods' own cgroups, and the agent's levels above them once no pod is left; a cgroup that still has processes stays
+/// (rmdir refuses).
+fn remove_pod_cgroups(pods: &BTreeSet<RemovedPod>) {
+    let names: BTreeSet<String> = pods.iter().map(|pod| format!("pod{}", pod.uid)).collect();
     for root in cgroup_roots() {
-        for parent in ["kubepods", "kubepods/besteffort", "kubepods/burstable"] {
-            remove_cgroup(&root.join(parent).join(format!("pod{uid}")));
+        let mut found = Vec::new();
+        find_cgroups(&root, &names, CGROUP_DEPTH, &mut found);
+        for path in found {
+            remove_cgroup(&path);
+            let levels = path.ancestors().skip(1).take_while(|level| {
+                level.file_name().and_then(|name| name.to_str()).is_some_and(|name| CGROUP_LEVELS.contains(&name))
+            });
+            for level in levels {
+                drop(std::fs::remove_dir(level));
+            }
+        }
+        for level in ["kubepods/besteffort", "kubepods/burstable", "kubepods"] {
+            drop(std::fs::remove_dir(root.join(level)));
         }
     }
 }
 
-/// The agent's own levels, when no pod is left in them.
-fn remove_empty_cgroups() {
-    for root in cgroup_roots() {
-        for parent in ["kubepods/besteffort", "kubepods/burstable", "kubepods"] {
-            drop(std::fs::remove_dir(root.join(parent)));
+fn find_cgroups(path: &Path, names: &BTreeSet<String>, depth: usize, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(path) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        if entry.file_name().to_str().is_some_and(|name| names.contains(name)) {
+            found.push(entry.path());
+        } else if depth > 1 {
+            find_cgroups(&entry.path(), names, depth - 1, found);
         }
     }
 }

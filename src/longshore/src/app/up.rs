@@ -243,9 +243,6 @@ async fn run_node(options: &UpOptions, runtime: &Runtime, tasks: &Tasks, progres
             flags.extend(options.agent_flags.iter().cloned());
             let flags = longshore_api::flags::parse(&flags)?;
             let settings = settings(&flags)?;
-            for warning in &settings.warnings {
-                tracing::warn!("{warning}");
-            }
             let agent = AgentRun::start(settings, tasks).await?;
             Ok((agent, format!("watches pods of node {node}")))
         })
@@ -262,7 +259,7 @@ async fn run_node(options: &UpOptions, runtime: &Runtime, tasks: &Tasks, progres
     what_now(paths, options.demo, progress);
     longshore_util::atomic::write(&paths.ready(), b"ready\n", 0o644)?;
     let outcome = until_told(tasks).await;
-    agent.stop(tasks).await;
+    agent.stop().await;
     outcome
 }
 

@@ -35,14 +35,12 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     let logging = &settings.config.logging;
     let format = if logging.format == "json" { LogFormat::Json } else { LogFormat::Text };
     logging::start(format, logging.verbosity, false);
-    for warning in &settings.warnings {
-        tracing::warn!("{warning}");
-    }
     runtime::block_on(async {
         let tasks = Tasks::new();
         let agent = AgentRun::start(settings, &tasks).await?;
         let outcome = up::until_told(&tasks).await;
-        agent.stop(&tasks).await;
+        agent.stop().await;
+        tasks.cancel();
         outcome
     })?;
     Ok(ExitCode::SUCCESS)
