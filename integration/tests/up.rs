@@ -1,7 +1,7 @@
 //! `longshore up` and `down` as a user meets them: from nothing to an answering pod, through kill -9 and back, and
 //! nothing left behind.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
