@@ -71,13 +71,7 @@ fn compare(cluster: &Cluster<'_>, failpoints: &Failpoints) -> Result<()> {
     failpoints.set(On::any().pod(&uid), Failure::Hang);
     bind(cluster, "hanging")?;
     eventually("the hanging pod's first call", Duration::from_secs(10), || {
-        failpoints.requests::<longshore_cri::v1::RunPodSandboxRequest>().iter().any(|request| {
-            request
-                .config
-                .as_ref()
-                .and_then(|config| config.metadata.as_ref())
-                .is_some_and(|metadata| metadata.uid == uid)
-        })
+        failpoints.calls().iter().any(|call| call.pod.as_deref() == Some(uid.as_str()))
     })?;
     let during = nineteen(cluster, "during")?;
     longshore_integration::tools::say(&format!("without the hanging pod {before:?}, with it {during:?}"));

@@ -70,11 +70,16 @@ async fn connect_runtime(settings: &Settings) -> Result<(CriClient, CriClient)> 
         endpoint => Some(endpoint),
     };
     let endpoint = &config.container_runtime_endpoint;
-    let usage = |error: longshore_cri::EndpointError| Usage(format!("container runtime endpoint {endpoint:?}: {error}"));
+    let usage =
+        |error: longshore_cri::EndpointError| Usage(format!("container runtime endpoint {endpoint:?}: {error}"));
     let clients = CriClient::connect_both(endpoint, image_endpoint, options).map_err(usage)?;
     match tokio::time::timeout(Duration::from_secs(2), clients.0.check()).await {
         Ok(Ok(version)) => {
-            tracing::info!(runtime = version.runtime_name, version = version.runtime_version, "container runtime answers");
+            tracing::info!(
+                runtime = version.runtime_name,
+                version = version.runtime_version,
+                "container runtime answers"
+            );
         }
         Ok(Err(error)) => tracing::error!(endpoint, %error, "container runtime does not answer; trying on"),
         Err(_) => tracing::error!(endpoint, "container runtime gives no answer within 2 s; trying on"),
@@ -91,10 +96,9 @@ fn node_name(settings: &Settings) -> Result<String> {
     };
     match longshore_api::names::dns1123_subdomain(&name).into_iter().next() {
         None => Ok(name),
-        Some(detail) => Err(Hint::error(
-            format!("{name:?} is no name for a node: {detail}"),
-            "give one with --hostname-override",
-        )),
+        Some(detail) => {
+            Err(Hint::error(format!("{name:?} is no name for a node: {detail}"), "give one with --hostname-override"))
+        }
     }
 }
 
@@ -119,7 +123,11 @@ async fn clients(settings: &Settings) -> Result<Option<Clients>> {
     let lease = Duration::from_secs(u64::try_from(config.node_lease_duration_seconds).unwrap_or(40)) / 4;
     let usual = ClientsOptions::default();
     let options = ClientsOptions {
-        user_agent: format!("kubelet/{VERSION} (linux/{}) longshore/{}", std::env::consts::ARCH, env!("CARGO_PKG_VERSION")),
+        user_agent: format!(
+            "kubelet/{VERSION} (linux/{}) longshore/{}",
+            std::env::consts::ARCH,
+            env!("CARGO_PKG_VERSION")
+        ),
         rate: rate(config.kube_api_qps, config.kube_api_burst),
         event_rate: rate(config.event_record_qps, config.event_burst),
         heartbeat_timeout: [heartbeat, lease]
