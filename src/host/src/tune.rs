@@ -68,10 +68,16 @@ pub fn set_own_oom_score(root: &Path, score: i32) -> io::Result<()> {
     fs::write(path, score.to_string())
 }
 
-/// Raises the number of files that this process may open; never lowers the hard limit it has.
-pub fn set_open_files(limit: u64) -> io::Result<()> {
+/// Raises the number of files that this process may open; never lowers the hard limit it has. Where that one may not be
+/// raised, the process gets all that it allows; returns what it has now.
+pub fn set_open_files(limit: u64) -> io::Result<u64> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    Ok(setrlimit(Resource::RLIMIT_NOFILE, limit, hard.max(limit))?)
+    if setrlimit(Resource::RLIMIT_NOFILE, limit, hard.max(limit)).is_ok() {
+        return Ok(limit);
+    }
+    let most = limit.min(hard);
+    setrlimit(Resource::RLIMIT_NOFILE, most, hard)?;
+    Ok(most)
 }
 
 #[cfg(test)]
@@ -105,6 +111,13 @@ mod tests {
         assert_eq!(found.len(), KERNEL_TUNABLES.len());
         assert_eq!(found[0].to_string(), "kernel setting vm/overcommit_memory: wanted 1, is 7 and must not be changed");
         assert_eq!(fs::read_to_string(dir.path().join("proc/sys/vm/overcommit_memory")).unwrap(), "7\n");
+    }
+
+    #[test]
+    fn open_files_are_raised_as_far_as_allowed() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let have = set_open_files(hard).unwrap();
+        assert_eq!(have, hard);
     }
 
     #[test]

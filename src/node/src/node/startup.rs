@@ -71,8 +71,12 @@ pub fn prepare(options: &StartupOptions) -> Result<(), StartupError> {
     if let Err(error) = tune::set_own_oom_score(&options.machine_root, options.oom_score_adj) {
         tracing::warn!(%error, score = options.oom_score_adj, "own oom_score_adj not set");
     }
-    if let Err(error) = tune::set_open_files(options.max_open_files) {
-        tracing::warn!(%error, limit = options.max_open_files, "limit of open files not raised");
+    match tune::set_open_files(options.max_open_files) {
+        Ok(have) if have < options.max_open_files => {
+            tracing::warn!(have, wanted = options.max_open_files, "open files: the hard limit allows no more");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, limit = options.max_open_files, "limit of open files not raised"),
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod config;
 mod container_logs;
 mod health;
 mod listen;
+mod pod_gauges;
 mod pods;
 mod query;
 mod resource_metrics;

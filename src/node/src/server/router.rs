@@ -13,7 +13,9 @@ use tokio::time::Instant;
 
 use super::authn::Login;
 use super::authz::{Rights, Wanted};
-use super::{ServerDeps, ServerOptions, container_logs, pods, query, resource_metrics, rules, run, streams, target};
+use super::{
+    ServerDeps, ServerOptions, container_logs, pod_gauges, pods, query, resource_metrics, rules, run, streams, target,
+};
 use crate::telemetry::RequestLabels;
 
 /// What handlers share.
@@ -142,6 +144,7 @@ async fn healthz_check(State(shared): State<Arc<Shared>>, Path(check): Path<Stri
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response<Body> {
+    pod_gauges::set(&shared.deps.telemetry.pods, &shared.deps.pods.pods());
     match shared.deps.telemetry.encode() {
         Ok(text) => {
             let mut response = Response::new(Body::from(text));

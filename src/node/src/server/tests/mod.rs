@@ -247,7 +247,13 @@ async fn the_effective_configuration_and_metrics_are_shown() {
     let (_, body) = ask(&router, get("/metrics")).await;
     let line =
         r#"kubelet_http_requests_total{method="GET",path="configz",server_type="readwrite",long_running="false"} 1"#;
-    assert!(body.lines().any(|have| have == line), "{body}");
+    let mut lines = vec![line];
+    lines.push("kubelet_running_pods 0");
+    lines.push("kubelet_desired_pods{static=\"false\"} 1");
+    lines.push("kubelet_running_containers{container_state=\"running\"} 0");
+    for line in lines {
+        assert!(body.lines().any(|have| have == line), "{line} not in\n{body}");
+    }
 }
 
 #[tokio::test]
