@@ -1,6 +1,7 @@
 //! Tables for terminals: the columns that `kubectl get` shows, computed here so that every client shows the same.
 
 mod cells;
+mod pod;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

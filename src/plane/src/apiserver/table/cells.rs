@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Column;
+use super::{Column, pod};
 use crate::apiserver::object::{list, text};
 
-const NONE: &str = "<none>";
+pub(super) const NONE: &str = "<none>";
 
 const fn shown(name: &'static str) -> Column {
     Column { name, kind: "string", priority: 0 }
@@ -84,7 +84,7 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     };
     let or_none = |pointer: &str| json!(non_empty(text(object, pointer)));
     match kind {
-        "Pod" => pod(object, now),
+        "Pod" => pod::cells(object, now),
         "Node" => node(object, age),
         "Namespace" => vec![name, json!(text(object, "/status/phase")), age],
         "ConfigMap" => vec![name, json!(size("/data") + size("/binaryData")), age],
@@ -106,11 +106,11 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     }
 }
 
-fn non_empty(text: &str) -> &str {
+pub(super) fn non_empty(text: &str) -> &str {
     if text.is_empty() { NONE } else { text }
 }
 
-fn age(since: &str, now: Timestamp) -> String {
+pub(super) fn age(since: &str, now: Timestamp) -> String {
     match since.parse::<Timestamp>() {
         Ok(since) => human(now.duration_since(since).as_secs()),
         Err(_) => "<unknown>".to_owned(),
@@ -138,155 +138,6 @@ pub(super) fn human(seconds: i64) -> String {
         691_200..63_072_000 => format!("{}d", seconds / DAY),
         63_072_000..252_288_000 => two(seconds / YEAR, "y", seconds / DAY % 365, "d"),
         _ => format!("{}y", seconds / YEAR),
-    }
-}
-
-/// What the containers of one list add to a pod's row.
-#[derive(Debug, Default)]
-struct Tally {
-    restarts: i64,
-    last_restart: Option<Timestamp>,
-}
-
-impl Tally {
-    fn add(&mut self, status: &Value) {
-        self.restarts += status.get("restartCount").and_then(Value::as_i64).unwrap_or(0);
-        if let Ok(at) = text(status, "/lastState/terminated/finishedAt").parse::<Timestamp>() {
-            self.last_restart = self.last_restart.max(Some(at));
-        }
-    }
-}
-
-fn is_sidecar(pod: &Value, name: &str) -> bool {
-    list(pod, "/spec/initContainers")
-        .iter()
-        .any(|container| text(container, "/name") == name && text(container, "/restartPolicy") == "Always")
-}
-
-fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
-    let sidecars =
-        list(pod, "/spec/initContainers").iter().filter(|container| text(container, "/restartPolicy") == "Always");
-    let total = list(pod, "/spec/containers").len() + sidecars.count();
-    let phase = text(pod, "/status/phase");
-    let mut reason = match text(pod, "/status/reason") {
-        "" => phase.to_owned(),
-        reason => reason.to_owned(),
-    };
-    let gated = list(pod, "/status/conditions")
-        .iter()
-        .any(|condition| text(condition, "/type") == "PodScheduled" && text(condition, "/reason") == "SchedulingGated");
-    if gated {
-        "SchedulingGated".clone_into(&mut reason);
-    }
-    let (mut ready, mut tally, mut sidecar_tally) = (0usize, Tally::default(), Tally::default());
-    let mut initialising = false;
-    let inits = list(pod, "/status/initContainerStatuses");
-    for (index, status) in inits.iter().enumerate() {
-        tally.add(status);
-        let sidecar = is_sidecar(pod, text(status, "/name"));
-        if sidecar {
-            sidecar_tally.add(status);
-        }
-        if let Some(over) = status.pointer("/state/terminated") {
-            if exit_code(over) == 0 {
-                continue;
-            }
-            reason = format!("Init:{}", terminated_reason(over));
-            initialising = true;
-            break;
-        }
-        if sidecar && status.get("started") == Some(&json!(true)) {
-            if status.get("ready") == Some(&json!(true)) {
-                ready += 1;
-            }
-            continue;
-        }
-        let waiting = text(status, "/state/waiting/reason");
-        reason = if !waiting.is_empty() && waiting != "PodInitializing" {
-            format!("Init:{waiting}")
-        } else {
-            format!("Init:{index}/{}", list(pod, "/spec/initContainers").len())
-        };
-        initialising = true;
-        break;
-    }
-    if !initialising || is_initialized(pod) {
-        tally = sidecar_tally;
-        let mut running = false;
-        for status in list(pod, "/status/containerStatuses").iter().rev() {
-            tally.add(status);
-            let waiting = text(status, "/state/waiting/reason");
-            if !waiting.is_empty() {
-                waiting.clone_into(&mut reason);
-            } else if let Some(over) = status.pointer("/state/terminated") {
-                reason = terminated_reason(over);
-            } else if status.get("ready") == Some(&json!(true)) && status.pointer("/state/running").is_some() {
-                running = true;
-                ready += 1;
-            }
-        }
-        if reason == "Completed" && running {
-            let is_ready = list(pod, "/status/conditions")
-                .iter()
-                .any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True");
-            (if is_ready { "Running" } else { "NotReady" }).clone_into(&mut reason);
-        }
-    }
-    if pod.pointer("/metadata/deletionTimestamp").is_some() {
-        if text(pod, "/status/reason") == "NodeLost" {
-            "Unknown".clone_into(&mut reason);
-        } else if phase != "Failed" && phase != "Succeeded" {
-            "Terminating".clone_into(&mut reason);
-        }
-    }
-    let restarts = match tally.last_restart {
-        Some(at) if tally.restarts > 0 => {
-            format!("{} ({} ago)", tally.restarts, human(now.duration_since(at).as_secs()))
-        }
-        _ => tally.restarts.to_string(),
-    };
-    let gates = list(pod, "/spec/readinessGates");
-    let gates = if gates.is_empty() {
-        NONE.to_owned()
-    } else {
-        let met = gates.iter().filter(|gate| {
-            list(pod, "/status/conditions").iter().any(|condition| {
-                text(condition, "/type") == text(gate, "/conditionType") && text(condition, "/status") == "True"
-            })
-        });
-        format!("{}/{}", met.count(), gates.len())
-    };
-    vec![
-        json!(text(pod, "/metadata/name")),
-        json!(format!("{ready}/{total}")),
-        json!(reason),
-        json!(restarts),
-        json!(age(text(pod, "/metadata/creationTimestamp"), now)),
-        json!(non_empty(text(pod, "/status/podIP"))),
-        json!(non_empty(text(pod, "/spec/nodeName"))),
-        json!(non_empty(text(pod, "/status/nominatedNodeName"))),
-        json!(gates),
-    ]
-}
-
-fn is_initialized(pod: &Value) -> bool {
-    list(pod, "/status/conditions")
-        .iter()
-        .any(|condition| text(condition, "/type") == "Initialized" && text(condition, "/status") == "True")
-}
-
-fn exit_code(over: &Value) -> i64 {
-    over.get("exitCode").and_then(Value::as_i64).unwrap_or(0)
-}
-
-fn terminated_reason(over: &Value) -> String {
-    let reason = text(over, "/reason");
-    if !reason.is_empty() {
-        return reason.to_owned();
-    }
-    match over.get("signal").and_then(Value::as_i64).unwrap_or(0) {
-        0 => format!("ExitCode:{}", exit_code(over)),
-        signal => format!("Signal:{signal}"),
     }
 }
 
@@ -421,33 +272,5 @@ mod tests {
         ] {
             assert_eq!(human(seconds), want, "{seconds}");
         }
-    }
-
-    #[test]
-    fn a_pods_status_word_follows_its_containers() {
-        let now = "2026-01-01T00:10:00Z".parse().unwrap();
-        let with = |status: Value| {
-            json!({"metadata": {"name": "p"}, "status": status,
-            "spec": {"containers": [{"name": "c"}], "initContainers": [{"name": "i"}]}})
-        };
-        let word = |status: Value| {
-            pod(&with(status), now)[1..4].iter().map(|c| c.as_str().unwrap().to_owned()).collect::<Vec<_>>()
-        };
-        assert_eq!(word(json!({"phase": "Pending"})), ["0/1", "Pending", "0"]);
-        assert_eq!(
-            word(json!({"phase": "Pending", "initContainerStatuses": [{"name": "i", "restartCount": 2,
-                "state": {"terminated": {"exitCode": 3}}}]})),
-            ["0/1", "Init:ExitCode:3", "2"]
-        );
-        assert_eq!(
-            word(json!({"phase": "Running", "containerStatuses": [{"name": "c", "ready": true, "restartCount": 1,
-                "state": {"running": {}}, "lastState": {"terminated": {"finishedAt": "2026-01-01T00:05:00Z"}}}]})),
-            ["1/1", "Running", "1 (5m ago)"]
-        );
-        assert_eq!(
-            word(json!({"phase": "Running", "containerStatuses": [{"name": "c", "restartCount": 0,
-                "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]})),
-            ["0/1", "CrashLoopBackOff", "0"]
-        );
     }
 }

@@ -4,6 +4,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Server, config_map};
+use crate::apiserver::server::{Api, ApiLimits};
 
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
 
@@ -287,4 +288,24 @@ async fn a_namespaces_metadata_label_cannot_be_lost() {
     let patch = json!({"metadata": {"labels": {"kubernetes.io/metadata.name": null, "x": "y"}}});
     let patched = server.patch("merge-patch", path, patch).await.body;
     assert_eq!(patched["metadata"]["labels"], json!({"kubernetes.io/metadata.name": "a", "x": "y"}));
+}
+
+#[tokio::test]
+async fn too_many_requests_at_once_are_told_to_come_again() {
+    let server = Server::start().await;
+    let limits = ApiLimits { writes: 0, watches: 0, ..ApiLimits::default() };
+    let stop = tokio_util::sync::CancellationToken::new();
+    let api = Api::new(server.api.registry().clone(), super::open_hooks(), String::new(), limits, stop);
+    let narrow = Server { api, clock: server.clock };
+    assert_eq!(narrow.get(MAPS).await.code, StatusCode::OK, "reads are counted apart");
+    assert_eq!(narrow.post(MAPS, config_map("m")).await.code, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(narrow.get(&format!("{MAPS}?watch=1")).await.code, StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_is_given_up() {
+    let server = Server::start().await;
+    let body = axum::body::Body::from_stream(futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+    let request = http::Request::builder().method(Method::POST).uri(MAPS).body(body).unwrap();
+    assert_eq!(server.raw(request).await.status(), StatusCode::GATEWAY_TIMEOUT);
 }

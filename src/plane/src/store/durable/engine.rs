@@ -23,17 +23,40 @@ const META_COMPACTED: &str = "compacted";
 /// Opens the database; the flag asks for a check of the whole file.
 pub(in crate::store) type Opener = Box<dyn Fn(bool) -> Result<Database, DatabaseError> + Send>;
 
-/// Makes the file, readable by its owner only, and makes its name durable.
+/// Makes the file if there is none: whole under another name first, so that a start that is cut short leaves nothing
+/// half-made under the real one. Readable by its owner only.
 pub(super) fn prepare_file(path: &Path) -> Result<(), OpenError> {
-    let io = |error: std::io::Error| OpenError::Io { path: path.to_owned(), detail: error.to_string() };
-    let mut options = std::fs::OpenOptions::new();
-    match options.read(true).write(true).create_new(true).mode(0o600).open(path) {
-        Ok(file) => file.sync_all().map_err(io)?,
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
-        Err(error) => return Err(io(error)),
+    if path.exists() {
+        return Ok(());
     }
+    let io = |detail: String| OpenError::Io { path: path.to_owned(), detail };
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| io("not a file name".to_owned()))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)
+    let unfinished = format!("{name}.new.");
+    let draft = folder.join(format!("{unfinished}{}", std::process::id()));
+    let made = make_file(&draft).and_then(|()| {
+        // Unlike a rename this never replaces a file that another process has made meanwhile.
+        match std::fs::hard_link(&draft, path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(redb::Error::Io(error)),
+            Ok(()) | Err(_) => Ok(std::fs::File::open(folder)?.sync_all()?),
+        }
+    });
+    let leftovers = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for leftover in leftovers.filter(|entry| entry.file_name().to_string_lossy().starts_with(&unfinished)) {
+        if let Err(error) = std::fs::remove_file(leftover.path()) {
+            tracing::debug!(path = %leftover.path().display(), %error, "leftover stays");
+        }
+    }
+    made.map_err(|error| io(error.to_string()))
+}
+
+fn make_file(path: &Path) -> Result<(), redb::Error> {
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let database = Database::create(path)?;
+    initialise(&database)?;
+    drop(database);
+    Ok(std::fs::File::open(path)?.sync_all()?)
 }
 
 pub(super) fn open_file(path: &Path, cache: usize, check: bool) -> Result<Database, DatabaseError> {
@@ -70,7 +93,8 @@ impl Engine {
         .map_err(|error| self.open_error(error))?;
         let found = self.read_meta(&database, META_FORMAT)?;
         match found {
-            None => self.initialise(&database)?,
+            None => initialise(&database)
+                .map_err(|error| OpenError::Io { path: self.path.clone(), detail: error.to_string() })?,
             Some(found) if found > codec::FORMAT => {
                 return Err(OpenError::TooNew { path: self.path.clone(), found, supported: codec::FORMAT });
             }
@@ -78,23 +102,6 @@ impl Engine {
         }
         self.database = Some(database);
         Ok(())
-    }
-
-    fn initialise(&self, database: &Database) -> Result<(), OpenError> {
-        let make = || -> Result<(), redb::Error> {
-            let transaction = database.begin_write()?;
-            {
-                transaction.open_table(OBJECTS)?;
-                transaction.open_table(LOG)?;
-                let mut meta = transaction.open_table(META)?;
-                meta.insert(META_FORMAT, codec::FORMAT)?;
-                meta.insert(META_REVISION, 0)?;
-                meta.insert(META_COMPACTED, 0)?;
-            }
-            transaction.commit()?;
-            Ok(())
-        };
-        make().map_err(|error| OpenError::Io { path: self.path.clone(), detail: error.to_string() })
     }
 
     fn read_meta(&self, database: &Database, name: &str) -> Result<Option<u64>, OpenError> {
@@ -220,6 +227,20 @@ impl Engine {
             other => OpenError::Io { path, detail: other.to_string() },
         }
     }
+}
+
+fn initialise(database: &Database) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        transaction.open_table(OBJECTS)?;
+        transaction.open_table(LOG)?;
+        let mut meta = transaction.open_table(META)?;
+        meta.insert(META_FORMAT, codec::FORMAT)?;
+        meta.insert(META_REVISION, 0)?;
+        meta.insert(META_COMPACTED, 0)?;
+    }
+    transaction.commit()?;
+    Ok(())
 }
 
 fn write(database: &Database, events: &[Event], at: Timestamp, compact: Option<Revision>) -> Result<(), redb::Error> {

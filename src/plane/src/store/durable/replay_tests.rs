@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use redb::{Database, StorageBackend};
 
 use super::super::{Draft, Limits, ListRequest, Revision, Store as _, StoreError};
-use super::DurableStore;
+use super::{DurableOptions, DurableStore};
 
 /// One thing that was done to the disk.
 #[derive(Debug, Clone)]
@@ -181,7 +181,7 @@ async fn answered_writes_survive_a_power_cut_at_any_moment() {
     let acts = disk.acts();
     let first = answered[0].0;
     let mut cuts = 0;
-    for cut in (first..=acts.len()).step_by(3) {
+    for cut in (first..=acts.len()).step_by(5) {
         for mode in 0..4usize {
             let keep = |index: usize| match mode {
                 0 => false,
@@ -203,6 +203,27 @@ async fn answered_writes_survive_a_power_cut_at_any_moment() {
         }
     }
     assert!(cuts > 200, "{cuts}");
+}
+
+#[tokio::test]
+async fn a_first_start_that_was_cut_short_can_be_repeated() {
+    let disk = Disk::default();
+    disk.open(Limits::default()).close().await;
+    let acts = disk.acts();
+    let dir = tempfile::tempdir().unwrap();
+    let clock: SharedClock = Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+    let options = DurableOptions::new(dir.path().join("store.redb"), clock);
+    for cut in 0..=acts.len() {
+        let torn = after_cut(&acts, cut, |index| index % 3 == 0, true);
+        std::fs::write(dir.path().join("store.redb.new.77"), &torn.0.lock().content).unwrap();
+        let store = DurableStore::open(&options).unwrap();
+        assert_eq!(store.count(""), 0, "cut {cut}");
+        store.create("a", draft("1")).await.unwrap();
+        store.close().await;
+        let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["store.redb"]);
+        std::fs::remove_file(&options.path).unwrap();
+    }
 }
 
 #[tokio::test]
