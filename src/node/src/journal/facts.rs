@@ -54,6 +54,9 @@ pub struct PodFacts {
     /// Everything of the pod has ended and was released.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
+    /// `status` is the last one there will be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub closed: bool,
     /// Status as last reported, so that transition times and ends hold where no API keeps them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Box<k8s_openapi::api::core::v1::PodStatus>>,

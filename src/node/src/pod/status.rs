@@ -27,7 +27,15 @@ pub(super) fn crash_loop_shown_from(held: &HeldBack) -> Timestamp {
 impl Worker {
     /// Computes the status and hands it on if it differs; `done` says that nothing is left of the pod.
     pub(super) fn publish(&mut self, done: bool) {
-        let status = Arc::new(self.compose());
+        let status = match &self.facts.status {
+            // An end is told once and stands, also after a restart of the agent.
+            Some(last) if self.facts.closed => Arc::new(PodStatus::clone(last)),
+            Some(_) | None => Arc::new(self.compose()),
+        };
+        if self.stage == Stage::Ended && !self.facts.closed {
+            self.facts.closed = true;
+            self.unsaved = true;
+        }
         if let Some((before, was_done)) = &self.published
             && **before == *status
             && (*was_done || !done)
