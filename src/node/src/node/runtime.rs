@@ -128,6 +128,7 @@ pub(super) fn start(runtime: SharedRuntime, tasks: &Tasks) -> watch::Receiver<Ru
 fn mark_silent(state: &mut RuntimeState) -> bool {
     let down = state.runtime_error.is_none();
     if down {
+        tracing::warn!(silence = ?SILENCE, "the container runtime is down");
         state.runtime_error = Some("container runtime is down".to_owned());
     }
     down
