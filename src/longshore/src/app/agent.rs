@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use longshore_api::flags::Flags;
-use longshore_cri::{ClientOptions, CriClient};
+use longshore_cri::{ClientOptions, CriClient, RuntimeMetrics};
 use longshore_node::agent::{Agent, AgentOptions};
 use longshore_node::settings::{self, Settings};
 use longshore_transport::client::{Clients, ClientsOptions, Kubeconfig, Rate};
@@ -33,7 +33,8 @@ pub(crate) struct AgentRun {
 impl AgentRun {
     /// Starts it; neither the runtime nor the apiserver need to be there yet.
     pub(crate) async fn start(settings: Settings, tasks: &Tasks) -> Result<Self> {
-        let (runtime, images) = connect_runtime(&settings).await?;
+        let calls = RuntimeMetrics::default();
+        let (runtime, images) = connect_runtime(&settings, calls.clone()).await?;
         let node_name = node_name(&settings)?;
         let clients = clients(&settings).await?;
         if clients.is_none() {
@@ -48,20 +49,23 @@ impl AgentRun {
             clock: Arc::new(SystemClock),
         };
         let agent = Box::pin(Agent::start(options, tasks.child())).await.context("start the node agent")?;
+        agent.telemetry().register(|registry| calls.register(registry));
+        longshore_host::notify::ready();
         Ok(Self { agent })
     }
 
     /// Ends it in order; pods run on.
     pub(crate) async fn stop(self) {
+        longshore_host::notify::stopping();
         self.agent.stop().await;
     }
 }
 
 /// Clients of the runtime. What is wrong with its socket is said at once; the agent goes on and tries again.
-async fn connect_runtime(settings: &Settings) -> Result<(CriClient, CriClient)> {
+async fn connect_runtime(settings: &Settings, metrics: RuntimeMetrics) -> Result<(CriClient, CriClient)> {
     let config = &settings.config;
     let timeout = config.runtime_request_timeout.as_std();
-    let mut options = ClientOptions::default();
+    let mut options = ClientOptions { metrics, ..ClientOptions::default() };
     if timeout > Duration::ZERO {
         options.request_timeout = timeout;
     }

@@ -158,6 +158,7 @@ impl Agent {
                 cgroups,
                 statuses: Arc::new(writer.clone()) as Arc<dyn StatusSink>,
                 events: events.clone(),
+                metrics: telemetry.pods.clone(),
                 journal: journal.clone(),
                 clock: Arc::clone(&options.clock),
                 legacy_logs: LEGACY_LOGS.into(),

@@ -58,6 +58,7 @@ impl Worker {
             }
         }
         self.events().normal(&self.container_target(name), "Started", "Container started");
+        self.cx.options.metrics.container_started(wanted::container_type(&self.desired.pod, name));
         tracing::info!(pod = %self.desired.key, container = name, %id, attempt, "container started");
         self.waiting.remove(name);
         self.holds.remove(name);

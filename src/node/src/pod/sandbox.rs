@@ -13,6 +13,7 @@ use super::read;
 use super::slots::Slot;
 use super::worker::Worker;
 use crate::model::SandboxId;
+use crate::telemetry::ContainerType;
 
 /// How soon to look again for a sandbox or container that the runtime is still making.
 const STILL_MADE_RETRY: Duration = Duration::from_millis(500);
@@ -97,6 +98,8 @@ impl Worker {
         self.facts.sandbox_intent = None;
         self.unsaved = true;
         tracing::info!(pod = %self.desired.key, uid = %self.desired.uid, id = %sandbox.id, "sandbox runs");
+        self.cx.options.metrics.started_pods.inc();
+        self.cx.options.metrics.container_started(ContainerType::Sandbox);
         self.observed.put_sandbox(sandbox);
     }
 
@@ -120,6 +123,7 @@ impl Worker {
 
     fn sandbox_failed(&mut self, message: &str) -> bool {
         tracing::warn!(pod = %self.desired.key, error = message, "sandbox cannot be made");
+        self.cx.options.metrics.started_pods_errors.inc();
         self.events().warning(
             &self.target(),
             "FailedCreatePodSandBox",

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use longshore_api::hash;
 
 use super::plan::{Member, Restart, Role, Wanted};
+use crate::telemetry::ContainerType;
 
 /// Builds the reduced spec.
 pub(super) fn wanted(pod: &Pod) -> Wanted {
@@ -62,4 +63,12 @@ pub(super) fn spec_grace(pod: &Pod) -> i64 {
 pub(super) fn hash_of(wanted: &Wanted, name: &str) -> String {
     let mut members = wanted.apps.iter().chain(&wanted.init);
     members.find(|m| m.name == name).map(|m| m.hash.clone()).unwrap_or_default()
+}
+
+/// How figures call a container of the pod.
+pub(super) fn container_type(pod: &Pod, name: &str) -> ContainerType {
+    match find(pod, name) {
+        Some((_, Role::Init | Role::Sidecar)) => ContainerType::Init,
+        Some((_, Role::App)) | None => ContainerType::Container,
+    }
 }

@@ -189,6 +189,7 @@ impl Bench {
                 cgroups: Arc::clone(&hands) as Arc<dyn PodCgroups>,
                 statuses: Arc::clone(&statuses) as Arc<dyn StatusSink>,
                 events: EventRecorder::log_only(Arc::clone(&clock)),
+                metrics: crate::telemetry::PodMetrics::default(),
                 journal,
                 clock: Arc::clone(&clock),
                 legacy_logs: folder.path().join("links"),

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::journal::{ExitFacts, InstanceFacts};
 use crate::pod::observed::{Instance, InstanceState, Observed};
-use crate::pod::read;
+use crate::pod::{read, wanted};
 
 /// Shown for a container that ran and that the runtime no longer has.
 const LOST_REASON: &str = "ContainerStatusUnknown";
@@ -54,6 +54,8 @@ impl Worker {
                         message: instance.message.clone(),
                         finished_at: instance.finished_at,
                     });
+                    let kind = wanted::container_type(&self.desired.pod, &instance.name);
+                    self.cx.options.metrics.container_ended(kind, instance.exit_code, &instance.reason);
                     tracing::info!(
                         pod = %self.desired.key, container = %instance.name, id = %instance.id,
                         code = instance.exit_code, reason = %instance.reason, "container exited"

@@ -31,6 +31,7 @@ use super::{admit, wanted};
 use crate::event::{EventRecorder, EventTarget};
 use crate::journal::{EndFacts, Journal, PodFacts, Verdict};
 use crate::model::DesiredPod;
+use crate::telemetry::PodMetrics;
 
 /// What the table and its workers work with.
 #[derive(Debug, Clone)]
@@ -51,6 +52,8 @@ pub struct PodTableOptions {
     pub statuses: Arc<dyn StatusSink>,
     /// Events.
     pub events: EventRecorder,
+    /// Figures of pods and containers.
+    pub metrics: PodMetrics,
     /// Facts.
     pub journal: Journal,
     /// Wall-clock time.

@@ -264,6 +264,10 @@ impl Worker {
 
     /// A container's try failed: shown in its status, tried again later.
     pub(in crate::pod) fn container_failed(&mut self, name: &str, failure: &crate::pod::Failure) {
+        self.cx
+            .options
+            .metrics
+            .container_start_failed(wanted::container_type(&self.desired.pod, name), &failure.reason);
         let at = self.retry_at(name, failure.retry_after);
         self.holds.insert(name.to_owned(), at);
         self.wake_by(at);
