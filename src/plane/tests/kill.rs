@@ -1,5 +1,7 @@
 //! kill -9 of a process that writes to the store, at many moments: every write that it saw answered is there afterwards.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop at the first surprise, as the tests do")]
+
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
