@@ -72,7 +72,8 @@ impl Machine {
     /// What must not be there after `down`.
     fn ensure_nothing_left(&self) -> Result<()> {
         ensure!(!self.exists("/run/longshore"), "/run/longshore is left");
-        ensure!(!self.exists("/sys/class/net/longshore0"), "the bridge is left");
+        let devices = self.env.within(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
+        ensure!(!devices.contains("longshore0:"), "the bridge is left");
         let mounts = self.env.within(|| std::fs::read_to_string("/proc/thread-self/mountinfo"))??;
         for line in mounts.lines() {
             let place = line.split(' ').nth(4).unwrap_or_default();

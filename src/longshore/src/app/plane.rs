@@ -31,6 +31,11 @@ impl PlaneRun {
         &self.plane.server
     }
 
+    /// Closes the store, when the tasks have ended.
+    pub(crate) async fn close(&self) {
+        self.plane.close().await;
+    }
+
     /// A client with the administrator's rights, over the same port as everybody else.
     pub(crate) async fn client(&self) -> Result<kube::Client> {
         let kubeconfig = Kubeconfig::load(&self.plane.admin_kubeconfig, Timestamp::now()).await?;

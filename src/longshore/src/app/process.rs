@@ -43,8 +43,13 @@ impl Known {
         self.pid
     }
 
-    /// Whether it still runs (a zombie does not).
+    /// Whether it still runs where we do (a zombie does not).
     pub(crate) fn is_alive(&self) -> bool {
+        // The same words in another mount namespace mean other files: a container's, or a test's world of its own.
+        let space = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+        if space(&self.pid.to_string()) != space("self") {
+            return false;
+        }
         let line = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         !self.mark.is_empty() && line.contains(&self.mark)

@@ -60,6 +60,10 @@ pub(crate) async fn down(paths: &Paths, purge: bool, progress: &Progress) -> Res
     note("unmount", unmount_below(&paths.run));
     note("unmount", unmount_below(&paths.containerd_root()));
     note("remove", remove_tree(&paths.run));
+    // Shims keep these wherever their containerd has its state; shared with a system's containerd, so only when empty.
+    for empty in ["s", "fifo", "runc/k8s.io", "runc", "io.containerd.runtime.v2.task", ""] {
+        drop(std::fs::remove_dir(Path::new("/run/containerd").join(empty)));
+    }
     if purge {
         note("remove", remove_tree(&paths.data));
     }
@@ -279,7 +283,9 @@ fn remove_cgroup(path: &Path) {
 }
 
 async fn remove_network() -> Result<()> {
-    if Path::new("/sys/class/net").join(cni::BRIDGE).exists()
+    // Not /sys/class/net: that shows the devices of whoever mounted it.
+    let devices = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
+    if devices.lines().any(|line| line.trim_start().starts_with(&format!("{}:", cni::BRIDGE)))
         && let Some(ip) = find_program("ip")
     {
         run(&ip, &["link", "delete", cni::BRIDGE], Duration::from_secs(10)).await?;

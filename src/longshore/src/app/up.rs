@@ -23,6 +23,8 @@ use super::{cni, containerd, demo, kubelet};
 
 /// Until the node says that it is Ready.
 const READY: Duration = Duration::from_secs(60);
+/// Until what runs has ended when told to.
+const STOP: Duration = Duration::from_secs(10);
 /// Until the sample answers.
 const ANSWER: Duration = Duration::from_secs(60);
 
@@ -128,7 +130,7 @@ pub(crate) async fn up(options: UpOptions) -> Result<()> {
     let outcome = run_node(&options, &runtime, &tasks, &progress).await;
     drop(std::fs::remove_file(paths.ready()));
     tasks.cancel();
-    let ended = tokio::time::timeout(Duration::from_secs(10), tasks.join()).await.is_ok();
+    let ended = tokio::time::timeout(STOP, tasks.join()).await.is_ok();
     if outcome.is_ok() {
         progress.say(if ended { "stopped" } else { "stopped (some work was cut off)" });
         progress.say("pods go on running; longshore up finds them again, longshore down removes them");
@@ -260,6 +262,9 @@ async fn run_node(options: &UpOptions, runtime: &Runtime, tasks: &Tasks, progres
     longshore_util::atomic::write(&paths.ready(), b"ready\n", 0o644)?;
     let outcome = until_told(tasks).await;
     agent.stop().await;
+    tasks.cancel();
+    drop(tokio::time::timeout(STOP, tasks.join()).await);
+    plane.close().await;
     outcome
 }
 

@@ -75,6 +75,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
                 let outcome = up::until_told(&tasks).await;
                 tasks.cancel();
                 drop(tokio::time::timeout(std::time::Duration::from_secs(10), tasks.join()).await);
+                plane.close().await;
                 outcome
             })?;
             Ok(ExitCode::SUCCESS)

@@ -1,10 +1,11 @@
 //! `longshore ps`: the node's own view of its pods, straight from the runtime, with no apiserver in between.
 
+use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use longshore_cri::{ClientOptions, CriClient, RuntimeService as _, labels, v1};
+use longshore_cri::{ClientOptions, CriClient, ImageService as _, RuntimeService as _, labels, v1};
 use serde_json::json;
 
 use super::print::{self, Output};
@@ -34,6 +35,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let hint = || Hint::new(endpoint.clone(), "longshore up starts a runtime; or pass --runtime-endpoint");
     let sandboxes = client.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await.with_context(hint)?.items;
     let containers = client.list_containers(v1::ListContainersRequest::default()).await.with_context(hint)?.containers;
+    let images = image_names(&client).await;
     let now = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
     let mut rows = Vec::new();
     for sandbox in &sandboxes {
@@ -60,7 +62,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
                 state: state(container.state).to_owned(),
                 restarts: container.annotations.get(ATTEMPT).cloned().unwrap_or_else(|| "0".to_owned()),
                 age: print::age(Duration::from_nanos(u64::try_from(now - container.created_at).unwrap_or(0))),
-                image: image.to_owned(),
+                image: images.get(image).cloned().unwrap_or_else(|| image.to_owned()),
                 id: container.id.chars().take(13).collect(),
             });
         }
@@ -87,6 +89,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         print::table(&table)
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names of images by their ids: older runtimes tell only the id of a container's image.
+async fn image_names(client: &CriClient) -> HashMap<String, String> {
+    let listed = client.list_images(v1::ListImagesRequest::default()).await;
+    let images = listed.map(|answer| answer.images).unwrap_or_default();
+    images.into_iter().filter_map(|image| Some((image.id, image.repo_tags.into_iter().next()?))).collect()
 }
 
 struct Row {

@@ -108,18 +108,23 @@ impl VolumeManager {
         let Some(spec) = pod.pod.spec.as_ref() else { return Ok(BTreeMap::new()) };
         self.pods.lock().entry(pod.uid.clone()).or_default().pod = Some(pod.clone());
         let used = mounted_names(spec);
-        let mut works: FuturesUnordered<_> = spec
-            .volumes
-            .iter()
-            .flatten()
-            .filter(|volume| used.contains(volume.name.as_str()))
-            .map(|volume| async move {
-                let made = tokio::time::timeout(DEADLINE, self.set_up(pod, spec, volume, FRESH)).await;
-                let made = made.unwrap_or_else(|_| Err(format!("not done within {} s", DEADLINE.as_secs())));
-                (volume, made)
+        // All at once, but paths of the host in their order: one may lie inside another that is made first.
+        let wanted = spec.volumes.iter().flatten().filter(|volume| used.contains(volume.name.as_str()));
+        let (paths, others): (Vec<&Volume>, Vec<&Volume>) = wanted.partition(|volume| volume.host_path.is_some());
+        let groups = std::iter::once(paths).chain(others.into_iter().map(|volume| vec![volume]));
+        let works: FuturesUnordered<_> = groups
+            .map(|group| async move {
+                let mut done = Vec::with_capacity(group.len());
+                for volume in group {
+                    let made = tokio::time::timeout(DEADLINE, self.set_up(pod, spec, volume, FRESH)).await;
+                    let made = made.unwrap_or_else(|_| Err(format!("not done within {} s", DEADLINE.as_secs())));
+                    done.push((volume, made));
+                }
+                futures_util::stream::iter(done)
             })
             .collect();
         let (mut out, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        let mut works = works.flatten();
         while let Some((volume, made)) = works.next().await {
             match made {
                 Ok(fact) => {
