@@ -44,6 +44,8 @@ impl Machine {
         words.extend(arguments);
         let flags = self.flags();
         words.extend(["--", &flags]);
+        // One that was killed left this behind.
+        drop(self.env.within(|| std::fs::remove_file("/run/longshore/ready"))?);
         let started = Instant::now();
         let mut process = self.env.spawn("up", &mut self.longshore(&words)?)?;
         let mut failure = None;
