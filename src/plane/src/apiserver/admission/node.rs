@@ -12,6 +12,9 @@ use crate::apiserver::resources::{CSINODES, LEASES, NODES, PODS, Resource};
 /// Where node leases live.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
+/// Domain of labels that belong to administrators.
+const RESERVED_DOMAIN: &str = "node-restriction.kubernetes.io";
+
 fn node_of(user: Option<&UserInfo>) -> Option<&str> {
     user.and_then(UserInfo::node_name)
 }
@@ -30,6 +33,11 @@ pub(super) fn create(
     }
     if std::ptr::eq(resource, &NODES) && name != node {
         return refuse(format!("node {node:?} is not allowed to modify node {name:?}"));
+    }
+    if std::ptr::eq(resource, &NODES)
+        && let Some(label) = reserved_label_change(object, None)
+    {
+        return refuse(format!("is not allowed to set labels: {label}"));
     }
     if std::ptr::eq(resource, &LEASES) && (meta(object, "namespace") != LEASE_NAMESPACE || name != node) {
         return refuse(format!("can only access node lease with the same name as the requesting node {node:?}"));
@@ -105,6 +113,9 @@ pub(super) fn update(
         if part == Part::Main && object.pointer("/spec/taints") != old.pointer("/spec/taints") {
             return refuse(format!("node {node:?} is not allowed to modify taints"));
         }
+        if let Some(label) = reserved_label_change(object, Some(old)) {
+            return refuse(format!("is not allowed to modify labels: {label}"));
+        }
     }
     if std::ptr::eq(resource, &LEASES) && (meta(old, "namespace") != LEASE_NAMESPACE || name != node) {
         return refuse(format!("can only access node lease with the same name as the requesting node {node:?}"));
@@ -113,6 +124,24 @@ pub(super) fn update(
         return refuse("can only access CSINode with the same name as the requesting node".to_owned());
     }
     Ok(())
+}
+
+/// Administrators place pods by these labels: a node must not give them to itself, nor take them off.
+fn reserved_label_change(object: &Value, old: Option<&Value>) -> Option<String> {
+    let labels = |object: Option<&Value>| {
+        object
+            .and_then(|object| object.pointer("/metadata/labels"))
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let (before, after) = (labels(old), labels(Some(object)));
+    let is_reserved = |key: &&String| {
+        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+        domain == RESERVED_DOMAIN || domain.strip_suffix(RESERVED_DOMAIN).is_some_and(|rest| rest.ends_with('.'))
+    };
+    let changed = |key: &&String| before.get(*key) != after.get(*key);
+    before.keys().chain(after.keys()).filter(is_reserved).find(changed).cloned()
 }
 
 fn mirror_note(pod: &Value) -> Option<&Value> {
@@ -136,4 +165,31 @@ pub(super) fn delete(
         return Err(ApiError::forbidden(resource, name, &text));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(labels: Value) -> Value {
+        json!({"metadata": {"name": "n1", "labels": labels}})
+    }
+
+    #[test]
+    fn a_node_leaves_the_administrators_labels_alone() {
+        let key = "node-restriction.kubernetes.io/zone";
+        let plain = node(json!({"zone": "a"}));
+        let given = node(json!({key: "a", "zone": "b"}));
+        assert_eq!(reserved_label_change(&plain, None), None);
+        assert_eq!(reserved_label_change(&given, Some(&given)), None);
+        assert_eq!(reserved_label_change(&node(json!({key: "a"})), Some(&given)), None);
+        for (object, old) in [(&given, None), (&given, Some(&plain)), (&plain, Some(&given))] {
+            assert_eq!(reserved_label_change(object, old).as_deref(), Some(key));
+        }
+        let below = node(json!({"team.node-restriction.kubernetes.io/x": "y"}));
+        assert!(reserved_label_change(&below, None).is_some());
+        assert!(reserved_label_change(&node(json!({"anode-restriction.kubernetes.io/x": "y"})), None).is_none());
+    }
 }
