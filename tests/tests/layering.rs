@@ -42,7 +42,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("observe", &[]),
     ("object", &["event"]),
     ("image", &["event", "object"]),
-    ("volume", &["event", "object"]),
+    // Volumes tell the container configuration, which lives in `pod`, where they are.
+    ("volume", &["event", "object", "pod"]),
     ("resource", &["pod"]),
     // The journal keeps facts in the words of `pod`.
     ("journal", &["pod"]),

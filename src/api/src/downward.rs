@@ -74,7 +74,11 @@ fn go_quote(text: &str) -> String {
             '\u{8}' => out.push_str("\\b"),
             '\u{b}' => out.push_str("\\v"),
             '\u{c}' => out.push_str("\\f"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
+                let code = format!("{:02x}", c as u32);
+                out.push_str("\\x");
+                out.push_str(&code);
+            }
             c => out.push(c),
         }
     }

@@ -2,7 +2,7 @@
 //! the API. Pure; what comes in is hostile.
 
 use k8s_openapi::api::core::v1::Pod;
-use longshore_api::{defaults, hash, names};
+use longshore_api::{defaults, hash, names, validate};
 use serde_json::{Map, Value, json};
 
 use crate::model::annotations::{CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE};
@@ -42,9 +42,10 @@ pub(crate) fn static_pod(mut manifest: Value, node: &str, origin: &str) -> Resul
     shape(&manifest)?;
     defaults::pod(&mut manifest);
     identify(&mut manifest, node, origin)?;
-    let faults = faults(&manifest);
+    let faults = validate::pod(&manifest);
     if !faults.is_empty() {
-        return Err(ManifestError::Invalid(one_line(&faults.join(", "))));
+        let texts: Vec<String> = faults.iter().take(5).map(ToString::to_string).collect();
+        return Err(ManifestError::Invalid(one_line(&texts.join(", "))));
     }
     if let Some(reference) = api_reference(&manifest["spec"]) {
         return Err(ManifestError::Reference(one_line(&reference)));
@@ -118,35 +119,6 @@ fn identify(manifest: &mut Value, node: &str, origin: &str) -> Result<(), Manife
         *tolerations = json!([{"operator": "Exists", "effect": "NoExecute"}]);
     }
     Ok(())
-}
-
-/// What the rules of the API say against a pod.
-fn faults(manifest: &Value) -> Vec<String> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let mut faults = Vec::new();
-    let (name, namespace) = (text(&manifest["metadata"]["name"]), text(&manifest["metadata"]["namespace"]));
-    let bad = |path: &str, value: &str, why: String| format!("{path}: Invalid value: {value:?}: {why}");
-    faults.extend(names::dns1123_subdomain(&name).into_iter().map(|why| bad("metadata.name", &name, why)));
-    faults.extend(names::dns1123_label(&namespace).into_iter().map(|why| bad("metadata.namespace", &namespace, why)));
-    if items(&manifest["spec"]["containers"]).next().is_none() {
-        faults.push("spec.containers: Required value".to_owned());
-    }
-    let mut seen = Vec::new();
-    for group in ["initContainers", "containers"] {
-        for (index, container) in items(&manifest["spec"][group]) {
-            let path = format!("spec.{group}[{index}]");
-            let name = text(&container["name"]);
-            faults.extend(names::dns1123_label(&name).into_iter().map(|why| bad(&format!("{path}.name"), &name, why)));
-            if text(&container["image"]).is_empty() {
-                faults.push(format!("{path}.image: Required value"));
-            }
-            if seen.contains(&name) {
-                faults.push(format!("{path}.name: Duplicate value: {name:?}"));
-            }
-            seen.push(name);
-        }
-    }
-    faults
 }
 
 /// The object at a place, made one if it is not.
