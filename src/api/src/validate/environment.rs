@@ -59,10 +59,8 @@ fn value_from(variable: &Value, from: &Value, path: &str, faults: &mut Faults) {
         let path = format!("{path}.{source}");
         match source {
             "fieldRef" => field_ref(reference, &path, faults),
-            "resourceFieldRef" => {
-                if text(reference, "resource").is_empty() {
-                    faults.required(format!("{path}.resource"), "");
-                }
+            "resourceFieldRef" if text(reference, "resource").is_empty() => {
+                faults.required(format!("{path}.resource"), "");
             }
             "configMapKeyRef" | "secretKeyRef" => {
                 if text(reference, "name").is_empty() {
