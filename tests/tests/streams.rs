@@ -3,8 +3,6 @@
 //!
 //! There is no agent: the sandbox is made by hand, and the pod table holds one pod.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
