@@ -275,7 +275,12 @@ async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T> {
 fn check_exit(pod: &Pod, faults: &Faults) {
     let name = pod.metadata.name.clone().unwrap_or_default();
     let state = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref()?.first()?.state.clone());
-    let code = state.and_then(|state| state.terminated).map(|terminated| terminated.exit_code);
+    let terminated = state.and_then(|state| state.terminated);
+    // A kill in the middle of a start cancels the start in the runtime: the command never ran, and the runtime says so.
+    if terminated.as_ref().is_some_and(|terminated| terminated.reason.as_deref() == Some("StartError")) {
+        return;
+    }
+    let code = terminated.map(|terminated| terminated.exit_code);
     if code != Some(3) {
         fault(faults, format!("{name}: ended with code 3, the status says {code:?}"));
     }
