@@ -17,6 +17,8 @@ use crate::resource::CgroupTree;
 
 /// Pause between collections, as upstream's.
 const PERIOD: Duration = Duration::from_secs(60);
+/// First pause after something could not be removed.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// What the collector works on.
 #[derive(Debug, Clone)]
@@ -55,22 +57,32 @@ impl Collector {
 
     async fn run(self) {
         self.table.sources_ready().await;
+        let mut pause = FIRST_RETRY;
         loop {
-            self.collect().await;
-            tokio::time::sleep(PERIOD).await;
+            if self.collect().await {
+                pause = FIRST_RETRY;
+                tokio::time::sleep(PERIOD).await;
+            } else {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PERIOD);
+            }
         }
     }
 
-    /// Collects once.
-    pub async fn collect(&self) {
-        if let Err(error) = self.collect_runtime().await {
-            tracing::warn!(%error, "the runtime cannot be cleaned");
-            return;
-        }
+    /// Collects once; returns whether nothing is left to try again.
+    pub async fn collect(&self) -> bool {
+        let clean = match self.collect_runtime().await {
+            Ok(clean) => clean,
+            Err(error) => {
+                tracing::warn!(%error, "the runtime cannot be cleaned");
+                return false;
+            }
+        };
         for uid in self.table.unclaimed() {
             drop(self.journal.forget(&uid));
             self.table.drop_unclaimed(&uid);
         }
         self.collect_files().await;
+        clean
     }
 }

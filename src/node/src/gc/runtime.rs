@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt as _, stream};
+use longshore_api::qos::Qos;
 use longshore_cri::{CriError, labels, v1};
 
 use super::Collector;
@@ -20,7 +21,8 @@ struct Found {
 }
 
 impl Collector {
-    pub(super) async fn collect_runtime(&self) -> Result<(), CriError> {
+    /// Returns whether everything that had to go is gone.
+    pub(super) async fn collect_runtime(&self) -> Result<bool, CriError> {
         let (sandboxes, containers) = tokio::try_join!(
             self.runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
             self.runtime.list_containers(v1::ListContainersRequest { filter: None }),
@@ -36,16 +38,22 @@ impl Collector {
                 pods.entry(uid).or_default().containers.push(container);
             }
         }
-        stream::iter(pods)
-            .for_each_concurrent(PARALLEL, |(uid, found)| async move {
+        let clean = stream::iter(pods)
+            .map(|(uid, found)| async move {
                 // Asked now, not before: a pod that came in since the lists were made is not a stranger.
                 let result = if self.table.knows(&uid) { self.prune(found).await } else { self.end(&uid, found).await };
-                if let Err(error) = result {
-                    tracing::warn!(%uid, %error, "pod cannot be cleaned in the runtime");
+                match result {
+                    Ok(()) => true,
+                    Err(error) => {
+                        tracing::warn!(%uid, %error, "pod cannot be cleaned in the runtime");
+                        false
+                    }
                 }
             })
+            .buffer_unordered(PARALLEL)
+            .fold(true, |clean, this| async move { clean && this })
             .await;
-        Ok(())
+        Ok(clean)
     }
 
     /// Removes dead containers but the newest of each name, and empty dead sandboxes but the newest.
@@ -82,6 +90,14 @@ impl Collector {
         for sandbox in &found.sandboxes {
             let request = v1::StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
             gone(self.runtime.stop_pod_sandbox(request).await.map(drop))?;
+        }
+        // A start that was cut off can leave a process that the runtime does not know of and then refuses to remove.
+        if let Some(cgroups) = &self.cgroups {
+            for class in [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort] {
+                if let Err(error) = cgroups.remove_orphan(uid, class) {
+                    tracing::warn!(%uid, %error, "control group of a pod that no source wants cannot be removed");
+                }
+            }
         }
         for container in &found.containers {
             self.remove_container(&container.id).await?;

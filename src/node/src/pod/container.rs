@@ -110,6 +110,9 @@ impl Worker {
             self.container_failed(name, &Failure::new("CreateContainerError", message));
             return None;
         }
+        if let Some(last) = self.observed.newest(name).filter(|last| last.state == InstanceState::Exited) {
+            self.cx.options.cgroups.clear(&self.desired, &last.id).await;
+        }
         self.note_intent(name, attempt, after_exit);
         self.save_and_wait().await;
         let runtime = Arc::clone(&self.cx.options.runtime);

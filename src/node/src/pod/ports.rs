@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::PodStatus;
 use longshore_api::security::ImageUser;
 use longshore_cri::v1;
 
-use crate::model::{DesiredPod, MirrorUid, PodKey, PodUid};
+use crate::model::{ContainerId, DesiredPod, MirrorUid, PodKey, PodUid};
 
 /// Why a step could not be taken, in Kubernetes' words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +84,10 @@ pub trait Prepare: Send + Sync + Debug + 'static {
 pub trait PodCgroups: Send + Sync + Debug + 'static {
     /// Makes the pod's cgroup.
     async fn ensure(&self, pod: &DesiredPod) -> Result<(), Failure>;
+
+    /// Kills what still runs of a container that the runtime calls exited: a start that was cut off can leave its process
+    /// behind, and the next instance must not run beside it.
+    async fn clear(&self, pod: &DesiredPod, container: &ContainerId);
 
     /// Removes it, with whatever still runs inside.
     async fn remove(&self, pod: &DesiredPod) -> Result<(), Failure>;

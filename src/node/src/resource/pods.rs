@@ -11,7 +11,7 @@ use longshore_api::resources::{self, CpuPolicy};
 use longshore_host::cgroup::{CgroupError, Cgroups, Limits};
 
 use super::{CgroupDriver, CgroupNames};
-use crate::model::{DesiredPod, PodUid};
+use crate::model::{ContainerId, DesiredPod, PodUid};
 use crate::pod::{Failure, PodCgroups};
 
 /// Least weight, for pods that asked for nothing.
@@ -82,6 +82,9 @@ impl CgroupTree {
 
     /// Removes the group of a pod that is not known any more.
     pub fn remove_orphan(&self, uid: &PodUid, class: Qos) -> Result<(), CgroupError> {
+        if !self.is_ours() {
+            return Ok(());
+        }
         self.groups.remove(&self.names.pod(uid.as_str(), class))
     }
 
@@ -134,6 +137,18 @@ impl PodCgroups for CgroupTree {
         }
     }
 
+    async fn clear(&self, pod: &DesiredPod, container: &ContainerId) {
+        if !self.is_ours() {
+            return;
+        }
+        let group = format!("{}/{container}", self.names.pod(pod.uid.as_str(), qos::of(&pod.pod)));
+        if self.groups.exists(&group)
+            && let Err(error) = self.groups.remove(&group)
+        {
+            tracing::warn!(pod = %pod.key, %container, %error, "what is left of a container cannot be removed");
+        }
+    }
+
     async fn remove(&self, pod: &DesiredPod) -> Result<(), Failure> {
         if !self.is_ours() {
             return Ok(());
@@ -162,6 +177,8 @@ impl PodCgroups for NoCgroups {
     async fn ensure(&self, _pod: &DesiredPod) -> Result<(), Failure> {
         Ok(())
     }
+
+    async fn clear(&self, _pod: &DesiredPod, _container: &ContainerId) {}
 
     async fn remove(&self, _pod: &DesiredPod) -> Result<(), Failure> {
         Ok(())

@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::event::EventRecorder;
 use crate::journal::Journal;
-use crate::model::{DesiredPod, PodChange, PodControl as _, PodKey, PodSink as _, PodUid, ReadPods as _, SourceKind};
+use crate::model::{
+    ContainerId, DesiredPod, PodChange, PodControl as _, PodKey, PodSink as _, PodUid, ReadPods as _, SourceKind,
+};
 use crate::pod::table::Found;
 
 /// A clock that goes with tokio's paused one.
@@ -125,6 +127,10 @@ impl PodCgroups for Hands {
     async fn ensure(&self, pod: &DesiredPod) -> Result<(), Failure> {
         self.note(format!("cgroup {}", pod.uid));
         Ok(())
+    }
+
+    async fn clear(&self, _pod: &DesiredPod, container: &ContainerId) {
+        self.note(format!("clear {container}"));
     }
 
     async fn remove(&self, pod: &DesiredPod) -> Result<(), Failure> {
