@@ -235,6 +235,13 @@ impl Bench {
         Self::start(runtime, folder, clock).await
     }
 
+    /// The same with calls in flight, which are simply dropped.
+    async fn killed(self) -> Self {
+        self.tasks.cancel();
+        let Self { runtime, folder, clock, .. } = self;
+        Self::start(runtime, folder, clock).await
+    }
+
     fn set(&self, pod: &DesiredPod) {
         self.table.apply(PodChange::Set(pod.clone()));
     }

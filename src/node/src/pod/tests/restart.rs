@@ -33,8 +33,31 @@ async fn an_exit_code_outlives_the_container_and_the_agent() {
     }
     bench.set(&pod);
     let after = bench.until("u1", "failed", |s| phase(s) == "Failed").await;
-    assert_eq!(before.container_statuses, after.container_statuses);
+    // As the API shows it: times there have whole seconds.
+    let shown = |status: &PodStatus| serde_json::to_value(&status.container_statuses).unwrap();
+    assert_eq!(shown(&before), shown(&after));
     assert_eq!(bench.runtime.failpoints().count("RunPodSandbox"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_was_cut_off_is_undone_and_made_anew_under_its_number() {
+    let bench = Bench::new().await;
+    let hang = longshore_cri::fake::Failure::Hang;
+    let number = bench.runtime.failpoints().set(longshore_cri::fake::On::rpc("StartContainer"), hang);
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+    let pod = pod_with("u1", spec);
+    bench.set(&pod);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let id = bench.runtime.container_id("u1", "c").unwrap();
+    let bench = bench.killed().await;
+    // What the runtime does when the caller goes away in the middle of a start.
+    bench.runtime.failpoints().clear(number);
+    bench.runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
+    assert!(bench.runtime.exit(&id, 137));
+    bench.set(&pod);
+    let status = bench.until_ready("u1").await;
+    assert_eq!(status.container_statuses.as_ref().unwrap()[0].restart_count, 0);
+    assert_eq!(bench.runtime.containers().len(), 1);
 }
 
 /// xorshift, so that a failure can be repeated from the printed seed.

@@ -1,5 +1,7 @@
 //! Keeps the facts of the pod in step with what is observed, and fills what the runtime has forgotten from the facts.
 
+use longshore_cri::v1;
+
 use super::Worker;
 use crate::journal::{ExitFacts, InstanceFacts};
 use crate::pod::observed::{Instance, InstanceState, Observed};
@@ -9,6 +11,8 @@ use crate::pod::{read, wanted};
 const LOST_REASON: &str = "ContainerStatusUnknown";
 const LOST_MESSAGE: &str = "The container could not be located when the pod was terminated";
 const LOST_CODE: i32 = 137;
+/// What containers end with whose start the runtime itself broke off: its code for failed starts, and SIGKILL.
+const CUT_OFF_CODES: [i32; 2] = [128, 137];
 
 impl Worker {
     /// Takes over a look at the runtime.
@@ -25,6 +29,35 @@ impl Worker {
             self.unsaved = true;
         }
         self.recall();
+    }
+
+    /// Undoes starts that the end of an earlier agent cut off: runtimes then kill the half-started process, and the
+    /// container would count as one that ran and failed. It is made anew under the same number.
+    pub(super) async fn undo_cut_off(&mut self, observed: &mut Observed) {
+        let cut_off: Vec<Instance> = observed.containers.iter().filter(|c| self.was_cut_off(c)).cloned().collect();
+        for instance in cut_off {
+            self.cx.options.cgroups.clear(&self.desired, &instance.id).await;
+            let request = v1::RemoveContainerRequest { container_id: instance.id.to_string() };
+            match self.cx.options.runtime.remove_container(request).await {
+                Ok(_) => {
+                    tracing::info!(pod = %self.desired.key, container = %instance.name, id = %instance.id, "undid a start that was cut off");
+                    observed.containers.retain(|c| c.id != instance.id);
+                }
+                Err(error) => {
+                    tracing::warn!(pod = %self.desired.key, container = %instance.name, %error, "a start that was cut off cannot be undone");
+                }
+            }
+        }
+    }
+
+    /// An intent without facts, and an end that looks like the runtime's own doing.
+    fn was_cut_off(&self, instance: &Instance) -> bool {
+        let Some(facts) = self.facts.containers.get(&instance.name) else { return false };
+        instance.state == InstanceState::Exited
+            && facts.intent == Some(instance.attempt)
+            && facts.instance(&instance.id).is_none()
+            && instance.reason != "OOMKilled"
+            && CUT_OFF_CODES.contains(&instance.exit_code)
     }
 
     /// Takes over one instance.

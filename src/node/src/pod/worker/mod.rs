@@ -165,6 +165,8 @@ pub(super) struct Worker {
     pub(super) observed: Observed,
     /// Whether `observed` holds all that is known; a wake-up or an interrupted pass makes it stale.
     pub(super) fresh: bool,
+    /// Whether this agent has looked at the pod before.
+    pub(super) looked: bool,
     /// Whether cgroup and volumes stand.
     pub(super) prepared: bool,
     /// Containers whose last try failed, and when to try again.
@@ -208,6 +210,7 @@ impl Worker {
             unsaved: true,
             observed: found.observed,
             fresh: false,
+            looked: false,
             prepared: false,
             holds: BTreeMap::new(),
             retries: BTreeMap::new(),
