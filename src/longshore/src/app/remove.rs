@@ -293,7 +293,7 @@ async fn remove_network() -> Result<()> {
     remove_tree(&Path::new("/var/lib/cni/networks").join(cni::NETWORK))
 }
 
-/// Unmounts everything below a folder (and the folder itself), deepest first.
+/// Unmounts everything below a folder, deepest first. The folder itself may be a disk of its own: that one stays.
 pub(crate) fn unmount_below(folder: &Path) -> Result<()> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").context("read the mount table")?;
     for path in mounts_below(&text, folder) {
@@ -310,7 +310,7 @@ fn mounts_below(mountinfo: &str, folder: &Path) -> Vec<PathBuf> {
         .lines()
         .filter_map(|line| line.split(' ').nth(4))
         .map(unescape)
-        .filter(|path| path.starts_with(folder))
+        .filter(|path| path.starts_with(folder) && path != folder)
         .collect();
     found.sort();
     found.reverse();
@@ -328,10 +328,19 @@ fn remove_tree(folder: &Path) -> Result<()> {
     if let Some(mount) = mounts_below(&text, folder).first() {
         anyhow::bail!("{} is still mounted: data below it is left alone", mount.display());
     }
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove {}", folder.display()))
+    let about = || format!("remove {}", folder.display());
+    if text.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).any(|path| path == folder) {
+        // A disk of its own: what is on it goes, the folder it is mounted on stays.
+        for entry in std::fs::read_dir(folder).with_context(about)? {
+            let path = entry.with_context(about)?.path();
+            let is_folder = path.symlink_metadata().is_ok_and(|data| data.is_dir());
+            let removed = if is_folder { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            removed.with_context(|| format!("remove {}", path.display()))?;
         }
+        return Ok(());
+    }
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).with_context(about),
         Ok(()) | Err(_) => Ok(()),
     }
 }
