@@ -68,7 +68,7 @@ pub fn container_config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfi
         envs: input
             .env
             .iter()
-            .map(|(key, value)| v1::KeyValue { key: key.clone(), value: value.clone().into_bytes().into() })
+            .map(|(key, value)| v1::KeyValue { key: key.clone(), value: value.clone().into_bytes() })
             .collect(),
         mounts: input.mounts.to_vec(),
         labels: labels_of(input.pod, container),
