@@ -1,233 +1,224 @@
-//! Containers of all three kinds.
+//! One container of any list.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::environment::environment;
-use super::handler::{lifecycle, probes};
-use super::{Faults, flag, has, list, number, pod, text};
+use super::report::Report;
+use super::{env, flag, items, number, part, probe, spec, text, volume};
 use crate::names;
 use crate::quantity::Quantity;
 
-/// What containers share.
-pub(super) struct Place<'a> {
-    /// Names of the pod's volumes.
-    pub(super) volumes: &'a HashSet<&'a str>,
-    /// Names used so far; one name space for all containers of a pod.
-    pub(super) names: HashSet<String>,
-    pub(super) host_network: bool,
+/// The list in which a container stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    App,
+    Init,
+    Ephemeral,
 }
 
-pub(super) fn containers(spec: &Value, path: &str, kind: &str, place: &mut Place<'_>, faults: &mut Faults) {
-    for (index, container) in list(spec, kind).iter().enumerate() {
-        let path = format!("{path}.{kind}[{index}]");
-        identity(container, &path, kind, place, faults);
-        ports(container, &path, place, faults);
-        environment(container, &path, faults);
-        mounts(container, &path, place, faults);
-        let policy = text(container, "imagePullPolicy");
-        if !policy.is_empty() {
-            faults.supported(format!("{path}.imagePullPolicy"), policy, &["Always", "IfNotPresent", "Never"]);
-        }
-        let policy = text(container, "terminationMessagePolicy");
-        if !policy.is_empty() {
-            let known = ["FallbackToLogsOnError", "File"];
-            faults.supported(format!("{path}.terminationMessagePolicy"), policy, &known);
-        }
-        resources(container, &path, faults);
-        security(container, &path, faults);
-        let sidecar = text(container, "restartPolicy") == "Always";
-        if kind == "containers" || (kind == "initContainers" && sidecar) {
-            lifecycle(container, &path, faults);
-            probes(container, &path, faults);
-        } else {
-            for key in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
-                if has(container, key) {
-                    let detail = if kind == "initContainers" {
-                        "may not be set for init containers without restartPolicy=Always"
-                    } else {
-                        "cannot be set for an Ephemeral Container"
-                    };
-                    faults.forbidden(format!("{path}.{key}"), detail);
-                }
-            }
-        }
-        restart_policy(container, &path, faults);
-    }
+/// Names that must be known or unique in the whole pod.
+#[derive(Debug)]
+pub(super) struct Names {
+    pub(super) volumes: BTreeSet<String>,
+    pub(super) containers: BTreeSet<String>,
+    pub(super) ports: BTreeSet<String>,
 }
 
-fn identity(container: &Value, path: &str, kind: &str, place: &mut Place<'_>, faults: &mut Faults) {
+pub(super) fn container(container: &Value, path: &str, kind: Kind, pod: &Value, known: &mut Names, out: &mut Report) {
     let name = text(container, "name");
+    let at = format!("{path}.name");
     if name.is_empty() {
-        faults.required(format!("{path}.name"), "");
+        out.required(at.as_str(), "");
     } else {
-        faults.name(format!("{path}.name"), name, names::dns1123_label);
-        if !place.names.insert(name.to_owned()) {
-            faults.duplicate(format!("{path}.name"), name);
-        }
+        out.texts(&at, name, names::dns1123_label(name));
     }
     let image = text(container, "image");
     if image.is_empty() {
-        faults.required(format!("{path}.image"), "");
+        out.required(format!("{path}.image"), "");
     } else if image.trim() != image {
-        faults.invalid_text(format!("{path}.image"), image, "must not have leading or trailing whitespace");
+        out.invalid(format!("{path}.image"), image, "must not have leading or trailing whitespace");
     }
-    if kind == "ephemeralContainers" {
-        for key in ["ports", "resources"] {
-            if container.get(key).is_some_and(|value| !is_empty(value)) {
-                faults.forbidden(format!("{path}.{key}"), "cannot be set for an Ephemeral Container");
-            }
+    let restart = text(container, "restartPolicy");
+    if !restart.is_empty() {
+        if kind == Kind::Ephemeral {
+            out.forbidden(format!("{path}.restartPolicy"), "may not be set for ephemeral containers");
+        } else if !["Always", "Never", "OnFailure"].contains(&restart) {
+            out.unsupported(format!("{path}.restartPolicy"), restart, &["Always", "Never", "OnFailure"]);
         }
     }
+    if !name.is_empty() && !known.containers.insert(name.to_owned()) {
+        out.duplicate(at, name);
+    }
+    limits_of_kind(container, path, kind, restart, out);
+    ports(container, path, kind, pod, known, out);
+    env::variables(container, path, out);
+    mounts(container, path, known, out);
+    probe::hooks(container, path, out);
+    probe::probes(container, path, out);
+    let policy = text(container, "imagePullPolicy");
+    out.one_of(format!("{path}.imagePullPolicy"), policy, &["Always", "IfNotPresent", "Never"]);
+    let message = text(container, "terminationMessagePolicy");
+    if !message.is_empty() {
+        out.one_of(format!("{path}.terminationMessagePolicy"), message, &["FallbackToLogsOnError", "File"]);
+    }
+    resources(container, path, out);
+    security(container, path, out);
 }
 
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+/// What plain init containers and ephemeral ones may not have.
+fn limits_of_kind(container: &Value, path: &str, kind: Kind, restart: &str, out: &mut Report) {
+    let hooks = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
+    match kind {
+        Kind::Init if restart != "Always" => {
+            for key in hooks.into_iter().filter(|key| part(container, key).is_some()) {
+                out.forbidden(
+                    format!("{path}.{key}"),
+                    "may not be set for init containers without restartPolicy=Always",
+                );
+            }
+        }
+        Kind::Ephemeral => {
+            for key in hooks.into_iter().chain(["ports"]).filter(|key| part(container, key).is_some()) {
+                out.forbidden(format!("{path}.{key}"), "cannot be set for an Ephemeral Container");
+            }
+        }
+        Kind::App | Kind::Init => {}
     }
 }
 
-fn restart_policy(container: &Value, path: &str, faults: &mut Faults) {
-    let policy = text(container, "restartPolicy");
-    if !policy.is_empty() {
-        faults.supported(format!("{path}.restartPolicy"), policy, &["Always", "Never", "OnFailure"]);
-    }
-}
-
-fn ports(container: &Value, path: &str, place: &Place<'_>, faults: &mut Faults) {
-    let mut seen = HashSet::new();
-    for (index, port) in list(container, "ports").iter().enumerate() {
-        let path = format!("{path}.ports[{index}]");
+fn ports(container: &Value, path: &str, kind: Kind, pod: &Value, known: &mut Names, out: &mut Report) {
+    let mut own = BTreeSet::new();
+    for (path, port) in items(container, path, "ports") {
         let name = text(port, "name");
         if !name.is_empty() {
-            faults.name(format!("{path}.name"), name, names::port_name);
-            if !seen.insert(name) {
-                faults.duplicate(format!("{path}.name"), name);
+            let faults = names::port_name(name);
+            if faults.is_empty() && !own.insert(name) {
+                out.duplicate(format!("{path}.name"), name);
             }
+            out.texts(&format!("{path}.name"), name, faults);
         }
-        let own = number(port, "containerPort").unwrap_or(0);
-        if own == 0 {
-            faults.required(format!("{path}.containerPort"), "");
+        let (inner, outer) = (number(port, "containerPort").unwrap_or(0), number(port, "hostPort").unwrap_or(0));
+        if inner == 0 {
+            out.required(format!("{path}.containerPort"), "");
         } else {
-            faults.port(format!("{path}.containerPort"), own);
-        }
-        if let Some(host) = number(port, "hostPort").filter(|host| *host != 0) {
-            faults.port(format!("{path}.hostPort"), host);
-            if place.host_network && host != own {
-                let detail = "must match `containerPort` when `hostNetwork` is true";
-                faults.invalid(format!("{path}.hostPort"), &host.into(), detail);
+            for detail in names::port_number(inner) {
+                out.invalid(format!("{path}.containerPort"), inner, &detail);
             }
         }
-        match text(port, "protocol") {
-            "" => faults.required(format!("{path}.protocol"), ""),
-            protocol => faults.supported(format!("{path}.protocol"), protocol, &["SCTP", "TCP", "UDP"]),
+        let protocol = text(port, "protocol");
+        if outer != 0 {
+            for detail in names::port_number(outer) {
+                out.invalid(format!("{path}.hostPort"), outer, &detail);
+            }
+            let place = format!("{protocol}/{}/{outer}", text(port, "hostIP"));
+            // Init containers of before are gone when the next one runs.
+            if kind == Kind::App && !known.ports.insert(place.clone()) {
+                out.duplicate(format!("{path}.hostPort"), place);
+            }
         }
+        if flag(pod, "hostNetwork") && outer != inner {
+            out.invalid(format!("{path}.containerPort"), inner, "must match `hostPort` when `hostNetwork` is true");
+        }
+        out.one_of(format!("{path}.protocol"), protocol, &["SCTP", "TCP", "UDP"]);
     }
 }
 
-fn mounts(container: &Value, path: &str, place: &Place<'_>, faults: &mut Faults) {
-    let mut seen = BTreeSet::new();
-    for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
-        let path = format!("{path}.volumeMounts[{index}]");
-        let (name, target) = (text(mount, "name"), text(mount, "mountPath"));
+fn mounts(container: &Value, path: &str, known: &Names, out: &mut Report) {
+    let mut places = BTreeSet::new();
+    let privileged = part(container, "securityContext").is_some_and(|own| flag(own, "privileged"));
+    for (path, mount) in items(container, path, "volumeMounts") {
+        let (name, place) = (text(mount, "name"), text(mount, "mountPath"));
         if name.is_empty() {
-            faults.required(format!("{path}.name"), "");
-        } else if !place.volumes.contains(name) {
-            faults.not_found(format!("{path}.name"), name);
+            out.required(format!("{path}.name"), "");
+        } else if !known.volumes.contains(name) {
+            out.not_found(format!("{path}.name"), name);
         }
-        if target.is_empty() {
-            faults.required(format!("{path}.mountPath"), "");
-        } else if !seen.insert(target) {
-            faults.invalid_text(format!("{path}.mountPath"), target, "must be unique");
+        if place.is_empty() {
+            out.required(format!("{path}.mountPath"), "");
+        } else if !places.insert(place) {
+            out.invalid(format!("{path}.mountPath"), place, "must be unique");
         }
-        let (plain, expanded) = (text(mount, "subPath"), text(mount, "subPathExpr"));
-        faults.relative_path(&format!("{path}.subPath"), plain);
-        if !expanded.is_empty() {
-            if !plain.is_empty() {
-                let detail = "subPathExpr and subPath are mutually exclusive";
-                faults.invalid_text(format!("{path}.subPathExpr"), expanded, detail);
+        let (fixed, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
+        volume::local_path(&format!("{path}.subPath"), fixed, out);
+        if !expression.is_empty() {
+            if !fixed.is_empty() {
+                out.invalid(
+                    format!("{path}.subPathExpr"),
+                    expression,
+                    "subPathExpr and subPath are mutually exclusive",
+                );
             }
-            faults.relative_path(&format!("{path}.subPathExpr"), expanded);
+            volume::local_path(&format!("{path}.subPathExpr"), expression, out);
         }
         let propagation = text(mount, "mountPropagation");
-        if !propagation.is_empty() {
+        if propagation == "Bidirectional" && !privileged {
+            let detail = "Bidirectional mount propagation is available only to privileged containers";
+            out.forbidden(format!("{path}.mountPropagation"), detail);
+        } else if !["", "Bidirectional", "HostToContainer", "None"].contains(&propagation) {
             let known = ["Bidirectional", "HostToContainer", "None"];
-            faults.supported(format!("{path}.mountPropagation"), propagation, &known);
-            let privileged = container.get("securityContext").is_some_and(|context| flag(context, "privileged"));
-            if propagation == "Bidirectional" && !privileged {
-                let detail = "Bidirectional mount propagation is available only to privileged containers";
-                faults.forbidden(format!("{path}.mountPropagation"), detail);
-            }
+            out.unsupported(format!("{path}.mountPropagation"), propagation, &known);
         }
     }
 }
 
-fn resources(container: &Value, path: &str, faults: &mut Faults) {
-    let resources = container.get("resources").unwrap_or(&Value::Null);
-    let path = format!("{path}.resources");
-    let read = |kind: &str, name: &str, faults: &mut Faults| -> Option<Quantity> {
-        let value = text(resources.get(kind)?, name);
-        match Quantity::parse(value) {
-            Ok(quantity) if quantity.is_negative() => {
-                let path = format!("{path}.{kind}[{name}]");
-                faults.invalid_text(path, value, "must be greater than or equal to 0");
-                None
-            }
-            Ok(quantity) => Some(quantity),
-            Err(error) => {
-                faults.invalid_text(format!("{path}.{kind}[{name}]"), value, &error.to_string());
-                None
+fn resources(container: &Value, path: &str, out: &mut Report) {
+    let Some(resources) = part(container, "resources") else { return };
+    let amount =
+        |side: &str, name: &str| resources.get(side)?.get(name)?.as_str().and_then(|text| Quantity::parse(text).ok());
+    for side in ["limits", "requests"] {
+        for (name, value) in resources.get(side).and_then(Value::as_object).into_iter().flatten() {
+            let at = format!("{path}.resources.{side}[{name}]");
+            out.texts(&at, name, names::qualified_name(name));
+            let text = value.as_str().unwrap_or_default();
+            match Quantity::parse(text) {
+                Ok(amount) if amount.is_negative() => {
+                    out.invalid(at, text, "must be greater than or equal to 0");
+                }
+                Ok(_) => {}
+                Err(error) => out.invalid(at, text, &error.to_string()),
             }
         }
-    };
-    for kind in ["limits", "requests"] {
-        for name in resources.get(kind).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name) {
-            let known = ["cpu", "memory", "ephemeral-storage"];
-            if !name.contains('/') && !known.contains(&name.as_str()) && !name.starts_with("hugepages-") {
-                let path = format!("{path}.{kind}[{name}]");
-                faults.invalid_text(path, name, "must be a standard resource for containers");
-                continue;
-            }
-            let Some(own) = read(kind, name, faults) else { continue };
-            if kind != "requests" {
-                continue;
-            }
-            let Some(limit) = resources.get("limits").map(|limits| text(limits, name)).filter(|text| !text.is_empty())
-            else {
-                continue;
-            };
-            if Quantity::parse(limit).is_ok_and(|limit| own.milli_value() > limit.milli_value()) {
-                let value = resources.get(kind).map_or("", |requests| text(requests, name));
-                let detail = format!("must be less than or equal to {name} limit of {limit}");
-                faults.invalid_text(format!("{path}.{kind}"), value, &detail);
-            }
+    }
+    for (name, value) in resources.get("requests").and_then(Value::as_object).into_iter().flatten() {
+        if let (Some(request), Some(limit)) = (amount("requests", name), amount("limits", name))
+            && request > limit
+        {
+            let detail = format!("must be less than or equal to {name} limit of {limit}");
+            out.invalid(format!("{path}.resources.requests"), value.clone(), &detail);
         }
     }
 }
 
-fn security(container: &Value, path: &str, faults: &mut Faults) {
-    let context = container.get("securityContext").unwrap_or(&Value::Null);
-    let path = format!("{path}.securityContext");
+fn security(container: &Value, path: &str, out: &mut Report) {
+    let Some(own) = part(container, "securityContext") else { return };
+    let at = format!("{path}.securityContext");
     for key in ["runAsUser", "runAsGroup"] {
-        pod::ids(context, &path, key, faults);
+        spec::id(&format!("{at}.{key}"), number(own, key), out);
     }
-    let mount = text(context, "procMount");
-    if !mount.is_empty() {
-        faults.supported(format!("{path}.procMount"), mount, &["Default", "Unmasked"]);
+    let mount = text(own, "procMount");
+    if !["", "Default", "Unmasked"].contains(&mount) {
+        out.unsupported(format!("{at}.procMount"), mount, &["Default", "Unmasked"]);
     }
-    if context.get("allowPrivilegeEscalation") == Some(&Value::Bool(false)) {
-        if flag(context, "privileged") {
-            let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-            faults.invalid_text(path.clone(), "context", detail);
-        }
-        let added = context.get("capabilities").map_or(&[] as &[Value], |capabilities| list(capabilities, "add"));
-        if added.iter().any(|name| name == "CAP_SYS_ADMIN") {
-            let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
-            faults.invalid_text(path, "context", detail);
+    if own.get("allowPrivilegeEscalation").and_then(Value::as_bool) == Some(false) && flag(own, "privileged") {
+        let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
+        out.invalid(at.as_str(), own.clone(), detail);
+    }
+    profiles(own, &at, out);
+}
+
+/// Profiles on the node are named by a path that must stay below the folder of profiles.
+pub(super) fn profiles(own: &Value, at: &str, out: &mut Report) {
+    for key in ["seccompProfile", "appArmorProfile"] {
+        let Some(profile) = part(own, key) else { continue };
+        let (kind, file) = (text(profile, "type"), text(profile, "localhostProfile"));
+        out.one_of(format!("{at}.{key}.type"), kind, &["Localhost", "RuntimeDefault", "Unconfined"]);
+        let at = format!("{at}.{key}.localhostProfile");
+        match (kind, file.is_empty()) {
+            ("Localhost", true) => out.required(at, "must be set when seccomp type is Localhost"),
+            ("Localhost", false) if key == "seccompProfile" => volume::local_path(&at, file, out),
+            ("Localhost", false) | (_, true) => {}
+            (_, false) => out.invalid(at, file, "can only be set when seccomp type is Localhost"),
         }
     }
 }

@@ -1,163 +1,228 @@
-//! Volumes: a name of their own and exactly one source.
+//! Volumes.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Faults, has, list, number, text};
+use super::report::Report;
+use super::{env, items, number, part, text};
 use crate::names;
 use crate::quantity::Quantity;
 
-/// Keys of a volume that are no source.
-const NO_SOURCE: [&str; 1] = ["name"];
+/// All kinds of volume that the API knows.
+const KINDS: [&str; 30] = [
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "gitRepo",
+    "glusterfs",
+    "hostPath",
+    "image",
+    "iscsi",
+    "nfs",
+    "persistentVolumeClaim",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "projected",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "secret",
+    "storageos",
+    "vsphereVolume",
+];
+const HOST_PATH_TYPES: [&str; 8] =
+    ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
-/// Checks all volumes and returns their names.
-pub(super) fn volumes<'a>(spec: &'a Value, path: &str, faults: &mut Faults) -> HashSet<&'a str> {
-    let mut seen = HashSet::new();
-    for (index, volume) in list(spec, "volumes").iter().enumerate() {
-        let path = format!("{path}.volumes[{index}]");
-        source(volume, &path, faults);
+/// Checks all volumes; returns their names.
+pub(super) fn volumes(spec: &Value, out: &mut Report) -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    for (path, volume) in items(spec, "spec", "volumes") {
         let name = text(volume, "name");
+        let at = format!("{path}.name");
         if name.is_empty() {
-            faults.required(format!("{path}.name"), "");
-            continue;
+            out.required(at, "");
+        } else {
+            let faults = names::dns1123_label(name);
+            if faults.is_empty() && !known.insert(name.to_owned()) {
+                out.duplicate(at, name);
+            } else {
+                out.texts(&at, name, faults);
+            }
         }
-        faults.name(format!("{path}.name"), name, names::dns1123_label);
-        if !seen.insert(name) {
-            faults.duplicate(format!("{path}.name"), name);
-        }
+        source(volume, &path, out);
     }
-    seen
+    known
 }
 
-fn source(volume: &Value, path: &str, faults: &mut Faults) {
-    let keys = volume.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
-    let sources: Vec<&str> = keys.filter(|key| !NO_SOURCE.contains(key) && has(volume, key)).collect();
-    if sources.is_empty() {
-        faults.required(path, "must specify a volume type");
+fn source(volume: &Value, path: &str, out: &mut Report) {
+    let mut kinds = KINDS.iter().filter(|kind| part(volume, kind).is_some());
+    let Some(kind) = kinds.next() else {
+        out.required(path, "must specify a volume type");
+        return;
+    };
+    for more in kinds {
+        out.forbidden(format!("{path}.{more}"), "may not specify more than 1 volume type");
     }
-    for extra in sources.iter().skip(1) {
-        faults.forbidden(format!("{path}.{extra}"), "may not specify more than 1 volume type");
-    }
-    let Some(kind) = sources.first() else { return };
-    let body = volume.get(*kind).unwrap_or(&Value::Null);
-    let path = format!("{path}.{kind}");
+    let at = format!("{path}.{kind}");
+    let Some(source) = part(volume, kind) else { return };
     match *kind {
-        "hostPath" => {
-            let place = text(body, "path");
-            if place.is_empty() {
-                faults.required(format!("{path}.path"), "");
-            }
-            faults.no_backsteps(&format!("{path}.path"), place);
-            let known =
-                ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
-            faults.supported(format!("{path}.type"), text(body, "type"), &known);
-        }
-        "emptyDir" => {
-            let size = text(body, "sizeLimit");
-            if !size.is_empty() && Quantity::parse(size).is_ok_and(|size| size.is_negative()) {
-                let detail = "SizeLimit field must be a valid resource quantity";
-                faults.forbidden(format!("{path}.sizeLimit"), detail);
-            }
-        }
-        "configMap" | "secret" => {
-            let key = if *kind == "secret" { "secretName" } else { "name" };
-            if text(body, key).is_empty() {
-                faults.required(format!("{path}.{key}"), "");
-            }
-            faults.mode(format!("{path}.defaultMode"), number(body, "defaultMode"));
-            items(body, &path, faults);
-        }
+        "hostPath" => host_path(source, &at, out),
+        "emptyDir" => empty_dir(source, &at, out),
+        "secret" => object(source, &at, "secretName", out),
+        "configMap" => object(source, &at, "name", out),
         "downwardAPI" => {
-            faults.mode(format!("{path}.defaultMode"), number(body, "defaultMode"));
-            downward(body, &path, faults);
+            mode(source, &at, "defaultMode", out);
+            downward(source, &at, out);
         }
-        "projected" => projected(body, &path, faults),
-        "persistentVolumeClaim" if text(body, "claimName").is_empty() => {
-            faults.required(format!("{path}.claimName"), "");
+        "projected" => projected(source, &at, out),
+        "persistentVolumeClaim" => {
+            if text(source, "claimName").is_empty() {
+                out.required(format!("{at}.claimName"), "");
+            }
         }
-        "csi" if text(body, "driver").is_empty() => faults.required(format!("{path}.driver"), ""),
         _ => {}
     }
 }
 
-/// A path inside the volume: relative, no steps back, and none of the names that the writer uses itself.
-fn inner_path(path: &str, value: &str, faults: &mut Faults) {
-    faults.relative_path(path, value);
-    if value.starts_with("..") && value != ".." && !value.starts_with("../") {
-        faults.invalid_text(path, value, "must not start with '..'");
+fn host_path(source: &Value, at: &str, out: &mut Report) {
+    let path = text(source, "path");
+    if path.is_empty() {
+        out.required(format!("{at}.path"), "");
+        return;
+    }
+    no_steps_back(&format!("{at}.path"), path, out);
+    let kind = text(source, "type");
+    if !HOST_PATH_TYPES.contains(&kind) {
+        out.unsupported(format!("{at}.type"), kind, &HOST_PATH_TYPES);
     }
 }
 
-fn items(body: &Value, path: &str, faults: &mut Faults) {
-    for (index, item) in list(body, "items").iter().enumerate() {
-        let path = format!("{path}.items[{index}]");
+fn empty_dir(source: &Value, at: &str, out: &mut Report) {
+    let limit = text(source, "sizeLimit");
+    if Quantity::parse(limit).is_ok_and(|limit| limit.is_negative()) {
+        out.forbidden(format!("{at}.sizeLimit"), "SizeLimit field must be a valid resource quantity");
+    }
+}
+
+fn object(source: &Value, at: &str, name: &str, out: &mut Report) {
+    if text(source, name).is_empty() {
+        out.required(format!("{at}.{name}"), "");
+    }
+    mode(source, at, "defaultMode", out);
+    keys(source, at, out);
+}
+
+fn keys(source: &Value, at: &str, out: &mut Report) {
+    for (path, item) in items(source, at, "items") {
         if text(item, "key").is_empty() {
-            faults.required(format!("{path}.key"), "");
+            out.required(format!("{path}.key"), "");
         }
-        match text(item, "path") {
-            "" => faults.required(format!("{path}.path"), ""),
-            inner => inner_path(&format!("{path}.path"), inner, faults),
-        }
-        faults.mode(format!("{path}.mode"), number(item, "mode"));
+        file_path(item, &path, out);
+        mode(item, &path, "mode", out);
     }
 }
 
-fn downward(body: &Value, path: &str, faults: &mut Faults) {
-    for (index, item) in list(body, "items").iter().enumerate() {
-        let path = format!("{path}.items[{index}]");
-        match text(item, "path") {
-            "" => faults.required(format!("{path}.path"), ""),
-            inner => inner_path(&format!("{path}.path"), inner, faults),
+fn file_path(item: &Value, at: &str, out: &mut Report) {
+    let path = text(item, "path");
+    if path.is_empty() {
+        out.required(format!("{at}.path"), "");
+    } else {
+        local_path(&format!("{at}.path"), path, out);
+        if path.starts_with("..") && !path.starts_with("../") {
+            out.invalid(format!("{at}.path"), path, "must not start with '..'");
         }
-        match (has(item, "fieldRef"), has(item, "resourceFieldRef")) {
-            (true, true) => {
-                faults.invalid_text(
-                    path.clone(),
+    }
+}
+
+fn mode(source: &Value, at: &str, key: &str, out: &mut Report) {
+    if let Some(mode) = number(source, key).filter(|mode| !(0..=0o777).contains(mode)) {
+        let detail = "must be a number between 0 and 0777 (octal), both inclusive";
+        out.invalid(format!("{at}.{key}"), mode, detail);
+    }
+}
+
+fn downward(source: &Value, at: &str, out: &mut Report) {
+    for (path, item) in items(source, at, "items") {
+        file_path(item, &path, out);
+        match (part(item, "fieldRef"), part(item, "resourceFieldRef")) {
+            (Some(_), Some(_)) => {
+                out.invalid(
+                    path.as_str(),
                     "resource",
                     "fieldRef and resourceFieldRef can not be specified simultaneously",
                 );
             }
-            (false, false) => faults.required(path.clone(), "one of fieldRef and resourceFieldRef is required"),
-            _ => {}
+            (Some(field), None) => env::field(field, &format!("{path}.fieldRef"), env::Place::Volume, out),
+            (None, Some(resource)) => {
+                env::resource(resource, &format!("{path}.resourceFieldRef"), env::Place::Volume, out)
+            }
+            (None, None) => out.required(path.as_str(), "one of fieldRef and resourceFieldRef is required"),
         }
-        faults.mode(format!("{path}.mode"), number(item, "mode"));
+        mode(item, &path, "mode", out);
     }
 }
 
-fn projected(body: &Value, path: &str, faults: &mut Faults) {
-    faults.mode(format!("{path}.defaultMode"), number(body, "defaultMode"));
-    for (index, source) in list(body, "sources").iter().enumerate() {
-        let path = format!("{path}.sources[{index}]");
-        let known =
+fn projected(source: &Value, at: &str, out: &mut Report) {
+    mode(source, at, "defaultMode", out);
+    for (path, one) in items(source, at, "sources") {
+        let kinds =
             ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
-        let given: Vec<&str> = known.into_iter().filter(|key| has(source, key)).collect();
-        for extra in given.iter().skip(1) {
-            faults.forbidden(format!("{path}.{extra}"), "may not specify more than 1 volume type");
+        let mut given = kinds.into_iter().filter(|kind| part(one, kind).is_some());
+        let Some(kind) = given.next() else {
+            out.required(path, "must specify a volume type");
+            continue;
+        };
+        for more in given {
+            out.forbidden(format!("{path}.{more}"), "may not specify more than 1 volume type per source");
         }
-        let Some(kind) = given.first() else { continue };
-        let inner = source.get(*kind).unwrap_or(&Value::Null);
-        let path = format!("{path}.{kind}");
-        match *kind {
+        let at = format!("{path}.{kind}");
+        let Some(source) = part(one, kind) else { continue };
+        match kind {
             "secret" | "configMap" => {
-                if text(inner, "name").is_empty() {
-                    faults.required(format!("{path}.name"), "");
+                if text(source, "name").is_empty() {
+                    out.required(format!("{at}.name"), "");
                 }
-                items(inner, &path, faults);
+                keys(source, &at, out);
             }
-            "downwardAPI" => downward(inner, &path, faults),
-            "serviceAccountToken" => {
-                if number(inner, "expirationSeconds").is_some_and(|seconds| seconds < 600) {
-                    let value = number(inner, "expirationSeconds").unwrap_or(0);
-                    let detail = "may not specify a duration less than 10 minutes";
-                    faults.invalid(format!("{path}.expirationSeconds"), &value.into(), detail);
-                }
-                match text(inner, "path") {
-                    "" => faults.required(format!("{path}.path"), ""),
-                    inner => inner_path(&format!("{path}.path"), inner, faults),
-                }
-            }
+            "downwardAPI" => downward(source, &at, out),
+            "serviceAccountToken" => token(source, &at, out),
             _ => {}
         }
+    }
+}
+
+fn token(source: &Value, at: &str, out: &mut Report) {
+    let life = number(source, "expirationSeconds").unwrap_or(3600);
+    if life < 600 {
+        out.invalid(format!("{at}.expirationSeconds"), life, "may not specify a duration less than 10 minutes");
+    } else if life > 1 << 32 {
+        out.invalid(format!("{at}.expirationSeconds"), life, "may not specify a duration larger than 2^32 seconds");
+    }
+    file_path(source, at, out);
+}
+
+/// A path below a folder: relative and never upwards.
+pub(super) fn local_path(at: &str, path: &str, out: &mut Report) {
+    if path.starts_with('/') {
+        out.invalid(at, path, "must be a relative path");
+    }
+    no_steps_back(at, path, out);
+}
+
+fn no_steps_back(at: &str, path: &str, out: &mut Report) {
+    if path.split('/').any(|part| part == "..") {
+        out.invalid(at, path, "must not contain '..'");
     }
 }
