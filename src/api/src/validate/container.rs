@@ -170,6 +170,12 @@ fn resources(container: &Value, path: &str, out: &mut Report) {
         for (name, value) in resources.get(side).and_then(Value::as_object).into_iter().flatten() {
             let at = format!("{path}.resources.{side}[{name}]");
             out.texts(&at, name, names::qualified_name(name));
+            let standard =
+                matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+            if !name.contains('/') && !standard {
+                out.invalid(at, name.as_str(), "must be a standard resource for containers");
+                continue;
+            }
             let text = value.as_str().unwrap_or_default();
             match Quantity::parse(text) {
                 Ok(amount) if amount.is_negative() => {
