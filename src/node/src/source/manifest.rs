@@ -42,10 +42,9 @@ pub(crate) fn static_pod(mut manifest: Value, node: &str, origin: &str) -> Resul
     shape(&manifest)?;
     defaults::pod(&mut manifest);
     identify(&mut manifest, node, origin)?;
-    let faults = validate::pod(&manifest);
+    let faults = faults(&manifest);
     if !faults.is_empty() {
-        let texts: Vec<String> = faults.iter().take(5).map(ToString::to_string).collect();
-        return Err(ManifestError::Invalid(one_line(&texts.join(", "))));
+        return Err(ManifestError::Invalid(one_line(&faults.join(", "))));
     }
     if let Some(reference) = api_reference(&manifest["spec"]) {
         return Err(ManifestError::Reference(one_line(&reference)));
@@ -119,6 +118,20 @@ fn identify(manifest: &mut Value, node: &str, origin: &str) -> Result<(), Manife
         *tolerations = json!([{"operator": "Exists", "effect": "NoExecute"}]);
     }
     Ok(())
+}
+
+/// The first few things that the rules of the API say against a pod. Name and namespace become parts of paths.
+fn faults(manifest: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut faults = Vec::new();
+    let (name, namespace) = (text(&manifest["metadata"]["name"]), text(&manifest["metadata"]["namespace"]));
+    let bad = |path: &str, value: &str, why: String| format!("{path}: Invalid value: {value:?}: {why}");
+    faults.extend(names::dns1123_subdomain(&name).into_iter().map(|why| bad("metadata.name", &name, why)));
+    faults.extend(names::dns1123_label(&namespace).into_iter().map(|why| bad("metadata.namespace", &namespace, why)));
+    // The node's name is not the manifest's.
+    let found = validate::pod(manifest).into_iter().filter(|fault| fault.path != "spec.nodeName");
+    faults.extend(found.take(5).map(|fault| fault.to_string()));
+    faults
 }
 
 /// The object at a place, made one if it is not.
