@@ -50,7 +50,7 @@ fn fits(place: &str, domain: &str, path: &str) -> bool {
     let place = place.trim_end_matches('/');
     let place = place.strip_suffix("/v1").or_else(|| place.strip_suffix("/v2")).unwrap_or(place);
     let (host, prefix) = place.split_once('/').unwrap_or((place, ""));
-    if !prefix.is_empty() && !(path == prefix || path.starts_with(&format!("{prefix}/"))) {
+    if !(prefix.is_empty() || path == prefix || path.starts_with(&format!("{prefix}/"))) {
         return false;
     }
     let host = if host == "index.docker.io" { "docker.io" } else { host };

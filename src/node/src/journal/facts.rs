@@ -170,12 +170,12 @@ impl ContainerFacts {
 
     /// Adds or replaces an instance and drops what is too old; returns whether anything changed.
     pub fn put(&mut self, instance: InstanceFacts) -> bool {
-        if self.instances.iter().any(|known| *known == instance) {
+        if self.instances.contains(&instance) {
             return false;
         }
         self.instances.retain(|known| known.id != instance.id);
         self.instances.push(instance);
-        self.instances.sort_by(|a, b| b.attempt.cmp(&a.attempt));
+        self.instances.sort_by_key(|known| std::cmp::Reverse(known.attempt));
         self.instances.truncate(REMEMBERED);
         true
     }

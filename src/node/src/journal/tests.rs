@@ -82,7 +82,7 @@ fn a_flipped_bit_never_becomes_a_fact() {
 fn a_newer_version_is_refused_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let payload = br#"{"version":"2","uid":"a","what":1}"#;
-    let mut bytes = (payload.len() as u32).to_le_bytes().to_vec();
+    let mut bytes = u32::try_from(payload.len()).unwrap().to_le_bytes().to_vec();
     bytes.extend(crc::crc32(payload).to_le_bytes());
     bytes.extend(payload);
     std::fs::write(folder.path().join("journal"), bytes).unwrap();

@@ -342,9 +342,7 @@ impl State {
                 slot.backoff.reset();
                 slot.told.clear();
                 // Deleted or ended while it was written: there is one more thing to do.
-                if slot.done && slot.deleting && !slot.is_static {
-                    self.enqueue(uid);
-                } else if !Arc::ptr_eq(sent, &slot.status) {
+                if slot.done && slot.deleting && !slot.is_static || !Arc::ptr_eq(sent, &slot.status) {
                     self.enqueue(uid);
                 }
             }
@@ -411,7 +409,7 @@ async fn write(api: &Api<Pod>, job: &Job) -> Result<Outcome, kube::Error> {
     };
     match api.delete(&job.key.name, &parameters).await {
         Ok(_) => {
-            tracing::info!(pod = %job.key, uid = %job.uid, "pod deleted from the API: nothing of it is left on the node")
+            tracing::info!(pod = %job.key, uid = %job.uid, "pod deleted from the API: nothing of it is left on the node");
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
         Err(error) => return Err(error),

@@ -118,7 +118,8 @@ fn sandbox_rules() {
     let run = |name: &str| instance(name, 0, Running, 0);
     let end = |name: &str, code| instance(name, 0, Exited, code);
     let no_ip = || Sandbox { ips: Vec::new(), ..sandbox(0, true) };
-    let cases: Vec<(&str, Restart, Vec<Sandbox>, Vec<Instance>, &str)> = vec![
+    type Case = (&'static str, Restart, Vec<Sandbox>, Vec<Instance>, &'static str);
+    let cases: Vec<Case> = vec![
         ("nothing there", Always, vec![], vec![], "+s0 a0 b0"),
         ("all runs", Always, vec![sandbox(0, true)], vec![run("a"), run("b")], ""),
         ("sandbox died", Always, vec![sandbox(0, false)], vec![run("a"), end("b", 0)], "kill:a-0 +s1 a1 b1"),

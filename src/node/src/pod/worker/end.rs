@@ -95,7 +95,7 @@ impl Worker {
             .partition(|c| matches!(wanted::find(&self.desired.pod, &c.name), Some((_, Role::Sidecar))));
         let order = |instance: &Instance| self.wanted.init.iter().position(|m| m.name == instance.name);
         let mut side: Vec<(Option<usize>, Instance)> = side.into_iter().map(|c| (order(&c), c)).collect();
-        side.sort_by(|a, b| b.0.cmp(&a.0));
+        side.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
         let mut good = self.stop_batch(main, begin, &deadline, &seen).await;
         for (_, instance) in side {
             good &= self.stop_batch(vec![instance], begin, &deadline, &seen).await;

@@ -132,7 +132,7 @@ impl Worker {
                     // Made but never started: nothing is owed to it.
                     continue;
                 }
-                let exit = known.exit.clone().unwrap_or(ExitFacts {
+                let exit = known.exit.clone().unwrap_or_else(|| ExitFacts {
                     code: LOST_CODE,
                     reason: LOST_REASON.to_owned(),
                     message: LOST_MESSAGE.to_owned(),

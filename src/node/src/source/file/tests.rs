@@ -115,7 +115,7 @@ async fn one_bad_manifest_does_not_hide_the_others() {
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {
         let line = vec![format!("*a{}", level - 1); 10].join(", ");
-        bomb += &format!("a{level}: &a{level} [{line}]\n");
+        bomb.push_str(&["a", &level.to_string(), ": &a", &level.to_string(), " [", &line, "]\n"].concat());
     }
     source.write("c.yaml", &bomb);
     fs::write(source.path("d.yaml"), vec![b'#'; 11 * 1024 * 1024]).unwrap();
