@@ -1,6 +1,8 @@
 //! Sources, mirrors and the status writer against the bundled control plane, with a table of the test's own in place of
 //! the workers: what the API holds comes in, what the node knows goes out, also over an outage.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -34,7 +36,7 @@ impl PodSink for Table {
     fn apply(&self, change: PodChange) {
         match change {
             PodChange::Set(pod) | PodChange::Status(pod) => {
-                drop(self.pods.lock().unwrap().insert(pod.uid.clone(), pod))
+                drop(self.pods.lock().unwrap().insert(pod.uid.clone(), pod));
             }
             PodChange::Remove(uid) => drop(self.pods.lock().unwrap().remove(&uid)),
             PodChange::AllSourcesReady => *self.ready.lock().unwrap() = true,

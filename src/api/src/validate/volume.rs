@@ -87,11 +87,10 @@ fn source(volume: &Value, path: &str, out: &mut Report) {
             downward(source, &at, out);
         }
         "projected" => projected(source, &at, out),
-        "persistentVolumeClaim" => {
-            if text(source, "claimName").is_empty() {
+        "persistentVolumeClaim"
+            if text(source, "claimName").is_empty() => {
                 out.required(format!("{at}.claimName"), "");
             }
-        }
         _ => {}
     }
 }
@@ -166,7 +165,7 @@ fn downward(source: &Value, at: &str, out: &mut Report) {
             }
             (Some(field), None) => env::field(field, &format!("{path}.fieldRef"), env::Place::Volume, out),
             (None, Some(resource)) => {
-                env::resource(resource, &format!("{path}.resourceFieldRef"), env::Place::Volume, out)
+                env::resource(resource, &format!("{path}.resourceFieldRef"), env::Place::Volume, out);
             }
             (None, None) => out.required(path.as_str(), "one of fieldRef and resourceFieldRef is required"),
         }

@@ -135,9 +135,7 @@ async fn wait(paths: &Paths, client: &CriClient) -> Result<String> {
                 Ok(version) => return Some(version.runtime_version),
                 Err(error) => last = Some(error),
             }
-            if process(paths).is_none() {
-                return None;
-            }
+            process(paths)?;
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
     };

@@ -185,7 +185,7 @@ fn disk(data: &Path) -> Finding {
     let there = data.ancestors().find(|path| path.exists()).unwrap_or_else(|| Path::new("/"));
     match nix::sys::statvfs::statvfs(there) {
         Ok(stat) => {
-            let free = u64::from(stat.blocks_available()) * u64::from(stat.fragment_size());
+            let free = stat.blocks_available() * stat.fragment_size();
             let level = match free {
                 free if free < GIB / 4 => Level::Blocker,
                 free if free < 2 * GIB => Level::Warning,

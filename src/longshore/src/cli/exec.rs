@@ -83,7 +83,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let output = async {
         let out = async {
             match stdout {
-                Some(from) => copy(from, |bytes| out_bytes(bytes)).await,
+                Some(from) => copy(from, out_bytes).await,
                 None => Ok(()),
             }
         };

@@ -80,7 +80,7 @@ pub(crate) fn age(age: Duration) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     match () {
         () if seconds < 120 => format!("{seconds}s"),
-        () if minutes < 10 && seconds % 60 > 0 => format!("{minutes}m{}s", seconds % 60),
+        () if minutes < 10 && !seconds.is_multiple_of(60) => format!("{minutes}m{}s", seconds % 60),
         () if hours < 3 => format!("{minutes}m"),
         () if hours < 8 && minutes % 60 > 0 => format!("{hours}h{}m", minutes % 60),
         () if days < 2 => format!("{hours}h"),
