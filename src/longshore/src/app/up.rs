@@ -23,6 +23,8 @@ use super::{cni, containerd, demo, kubelet};
 
 /// Until the node says that it is Ready.
 const READY: Duration = Duration::from_secs(60);
+/// Tries to take the lock, 50 ms apart.
+const LOCK_TRIES: usize = 20;
 /// Until what runs has ended when told to.
 const STOP: Duration = Duration::from_secs(10);
 /// Until the sample answers.
@@ -63,29 +65,37 @@ impl Lock {
     pub(crate) fn take(paths: &Paths) -> Result<Self> {
         std::fs::create_dir_all(&paths.run).with_context(|| format!("create {}", paths.run.display()))?;
         let path = paths.up_lock();
-        let file = File::options()
+        let mut file = File::options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(&path)
             .with_context(|| format!("open {}", path.display()))?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(mut lock) => {
-                lock.set_len(0)?;
-                lock.rewind()?;
-                writeln!(lock, "{}", std::process::id())?;
-                Ok(Self(lock))
+        // One that was just killed holds it until the kernel has taken it apart.
+        for _ in 0..LOCK_TRIES {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(mut lock) => {
+                    lock.set_len(0)?;
+                    lock.rewind()?;
+                    writeln!(lock, "{}", std::process::id())?;
+                    return Ok(Self(lock));
+                }
+                Err((back, _)) => file = back,
             }
-            Err((mut file, _)) => {
-                let mut pid = String::new();
-                file.read_to_string(&mut pid)?;
-                Err(Hint::error(
-                    format!("longshore up runs already (process {})", pid.trim()),
-                    "longshore down stops it; longshore get nodes shows it",
-                ))
-            }
+            std::thread::park_timeout(Duration::from_millis(50));
         }
+        let mut pid = String::new();
+        file.read_to_string(&mut pid)?;
+        Err(Self::busy(pid.trim()))
+    }
+
+    /// The failure of an `up` beside another.
+    pub(crate) fn busy(pid: impl std::fmt::Display) -> anyhow::Error {
+        Hint::error(
+            format!("longshore up runs already (process {pid})"),
+            "longshore down stops it; longshore get nodes shows it",
+        )
     }
 
     /// Returns the process that holds the lock.

@@ -82,9 +82,9 @@ pub(crate) fn age(age: Duration) -> String {
         () if seconds < 120 => format!("{seconds}s"),
         () if minutes < 10 && !seconds.is_multiple_of(60) => format!("{minutes}m{}s", seconds % 60),
         () if hours < 3 => format!("{minutes}m"),
-        () if hours < 8 && minutes % 60 > 0 => format!("{hours}h{}m", minutes % 60),
+        () if hours < 8 && !minutes.is_multiple_of(60) => format!("{hours}h{}m", minutes % 60),
         () if days < 2 => format!("{hours}h"),
-        () if days < 8 && hours % 24 > 0 => format!("{days}d{}h", hours % 24),
+        () if days < 8 && !hours.is_multiple_of(24) => format!("{days}d{}h", hours % 24),
         () => format!("{days}d"),
     }
 }

@@ -82,9 +82,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// Starts the same command in the background and shows what it says until the node is ready.
 fn detach(paths: &Paths) -> Result<ExitCode> {
-    if let Some(pid) = Lock::holder(paths) {
-        return Err(Hint::error(format!("longshore up runs already (process {pid})"), "longshore down stops it"));
-    }
+    // Taken and given back: the one in the background takes it again.
+    drop(Lock::take(paths)?);
     std::fs::create_dir_all(&paths.run).with_context(|| format!("create {}", paths.run.display()))?;
     drop(std::fs::remove_file(paths.ready()));
     let path = paths.up_log();
