@@ -213,6 +213,11 @@ impl Flags {
     }
 }
 
+/// Every flag: name, the configuration field it sets (empty: the process's own), default as help shows it.
+pub fn table() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    table::FLAGS.iter().map(|flag| (flag.name, flag.field, flag.default))
+}
+
 /// The lines of `--help`: each flag with its default, configuration fields named.
 pub fn help() -> String {
     let mut text = String::from("Usage: longshore agent [flags]\n\nFlags:\n");

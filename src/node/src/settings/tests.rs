@@ -108,3 +108,32 @@ fn everything_acted_on_exists() {
     }
     drop(config);
 }
+
+#[test]
+fn the_reference_in_the_docs_is_that_of_the_tables() {
+    let is_acted =
+        |path: &str| ACTED_FIELDS.iter().any(|known| path == *known || path.starts_with(&format!("{known}.")));
+    let word = |acted: bool| if acted { "yes" } else { "no" };
+    let cell = |text: &str| text.replace('|', "or");
+    let mut rows = Vec::new();
+    let fields = include_str!("../../../api/tests/data/kubelet-config.tsv");
+    for row in fields.lines().take_while(|line| !line.starts_with("# ---- CredentialProviderConfig")) {
+        if row.is_empty() || row.starts_with('#') || row.starts_with("field\t") {
+            continue;
+        }
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [path, kind, default, ..] = columns.as_slice() else { panic!("{row}") };
+        rows.push(format!("| {path} | {} | {} | {} |", cell(kind), cell(default), word(is_acted(path))));
+    }
+    for (name, field, default) in flags::table() {
+        let acted = if field.is_empty() { ACTED_FLAGS.contains(&name) } else { is_acted(field) };
+        rows.push(format!("| --{name} | {field} | {} | {} |", cell(default), word(acted)));
+    }
+    let docs = include_str!("../../../../docs/configuration.md");
+    let present: Vec<&str> =
+        docs.lines().filter(|line| line.starts_with("| ") && !line.ends_with("acted on |")).collect();
+    for (index, row) in rows.iter().enumerate() {
+        assert_eq!(present.get(index).copied(), Some(row.as_str()), "docs/configuration.md, row {index}");
+    }
+    assert_eq!(present.len(), rows.len());
+}

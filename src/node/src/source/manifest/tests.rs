@@ -2,7 +2,7 @@ use super::*;
 use crate::source::fixture::manifest;
 
 fn error(manifest: Value) -> String {
-    static_pod(manifest, "Node-1", "file:/m/a.yaml").unwrap_err().to_string()
+    static_pod(manifest, "node-1", "file:/m/a.yaml").unwrap_err().to_string()
 }
 
 /// A manifest with more in its spec.
@@ -16,24 +16,24 @@ fn with_spec(more: Value) -> Value {
 
 #[test]
 fn a_static_pod_has_the_identity_of_its_node() {
-    let pod = static_pod(manifest("a", "i"), "Node-1", "file:/m/a.yaml").unwrap();
+    let pod = static_pod(manifest("a", "i"), "node-1", "file:/m/a.yaml").unwrap();
     let meta = &pod.metadata;
     assert_eq!((meta.name.as_deref(), meta.namespace.as_deref()), (Some("a-node-1"), Some("default")));
     let uid = meta.uid.clone().unwrap();
     assert_eq!(uid.len(), 32);
     assert_eq!(meta.annotations.clone().unwrap(), [(CONFIG_HASH.to_owned(), uid.clone())].into());
     let spec = pod.spec.unwrap();
-    assert_eq!(spec.node_name.as_deref(), Some("Node-1"));
+    assert_eq!(spec.node_name.as_deref(), Some("node-1"));
     assert_eq!(spec.restart_policy.as_deref(), Some("Always"));
     let toleration = spec.tolerations.unwrap().pop().unwrap();
     assert_eq!((toleration.operator.as_deref(), toleration.effect.as_deref()), (Some("Exists"), Some("NoExecute")));
     assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Pending"));
     // The same for ever for the same content, host and place; another for each difference.
     let uid_of = |image, node, origin| static_pod(manifest("a", image), node, origin).unwrap().metadata.uid.unwrap();
-    assert_eq!(uid_of("i", "Node-1", "file:/m/a.yaml"), uid);
-    assert_ne!(uid_of("j", "Node-1", "file:/m/a.yaml"), uid);
+    assert_eq!(uid_of("i", "node-1", "file:/m/a.yaml"), uid);
+    assert_ne!(uid_of("j", "node-1", "file:/m/a.yaml"), uid);
     assert_ne!(uid_of("i", "node-2", "file:/m/a.yaml"), uid);
-    assert_ne!(uid_of("i", "Node-1", "file:/m/b.yaml"), uid);
+    assert_ne!(uid_of("i", "node-1", "file:/m/b.yaml"), uid);
 }
 
 #[test]
