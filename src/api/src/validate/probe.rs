@@ -52,10 +52,9 @@ fn handler(handler: &Value, at: &str, kinds: &[&str], out: &mut Report) {
     let path = format!("{at}.{first}");
     let Some(action) = part(handler, first) else { return };
     match *first {
-        "exec"
-            if items(action, &path, "command").next().is_none() => {
-                out.required(format!("{path}.command"), "");
-            }
+        "exec" if items(action, &path, "command").next().is_none() => {
+            out.required(format!("{path}.command"), "");
+        }
         "httpGet" => {
             if text(action, "path").is_empty() {
                 out.required(format!("{path}.path"), "");

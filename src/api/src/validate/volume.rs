@@ -87,10 +87,9 @@ fn source(volume: &Value, path: &str, out: &mut Report) {
             downward(source, &at, out);
         }
         "projected" => projected(source, &at, out),
-        "persistentVolumeClaim"
-            if text(source, "claimName").is_empty() => {
-                out.required(format!("{at}.claimName"), "");
-            }
+        "persistentVolumeClaim" if text(source, "claimName").is_empty() => {
+            out.required(format!("{at}.claimName"), "");
+        }
         _ => {}
     }
 }

@@ -8,6 +8,8 @@ mod mounts;
 mod sandbox;
 mod security;
 #[cfg(test)]
+mod shown;
+#[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
