@@ -84,6 +84,11 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// Says whether it was filled from facts because the runtime did not show it; the runtime's word counts more.
+    pub fn is_recalled(&self) -> bool {
+        self.created_at == 0
+    }
+
     /// Says whether it may have a process now or get one without a new create.
     pub fn is_live(&self) -> bool {
         match self.state {

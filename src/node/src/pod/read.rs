@@ -63,6 +63,7 @@ pub(super) async fn from_lists(
         if let Some(known) = known
             && known.state == state
             && state != InstanceState::Unknown
+            && !known.is_recalled()
         {
             observed.containers.push(known.clone());
             continue;

@@ -60,6 +60,24 @@ async fn a_start_that_was_cut_off_is_undone_and_made_anew_under_its_number() {
     assert_eq!(bench.runtime.containers().len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_exit_while_no_agent_ran_is_reported_as_it_was() {
+    let bench = Bench::new().await;
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+    let pod = pod_with("u1", spec);
+    bench.set(&pod);
+    bench.until_ready("u1").await;
+    let id = bench.runtime.container_id("u1", "c").unwrap();
+    bench.tasks.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(bench.runtime.exit(&id, 3));
+    let bench = bench.again().await;
+    bench.set(&pod);
+    let status = bench.until("u1", "failed", |s| phase(s) == "Failed").await;
+    let state = status.container_statuses.as_ref().unwrap()[0].state.clone().unwrap();
+    assert_eq!(state.terminated.unwrap().exit_code, 3);
+}
+
 /// xorshift, so that a failure can be repeated from the printed seed.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;

@@ -288,7 +288,10 @@ impl Worker {
             self.facts.start_time =
                 Some(status.and_then(|s| s.start_time.as_ref()).map_or_else(|| self.now(), |t| t.0));
         }
-        self.recall();
+        if self.facts.ended {
+            // No look at the runtime follows: the facts are all there is.
+            self.recall();
+        }
         let over = matches!(status.and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"));
         if self.facts.ended {
             self.stage = Stage::Ended;
