@@ -81,15 +81,20 @@ pub(crate) async fn down(paths: &Paths, purge: bool, progress: &Progress) -> Res
 }
 
 async fn stop_up(paths: &Paths, pid: i32) -> Result<()> {
-    // The lock proves that the pid is the running up's.
-    let process = Known::from_pid(pid, "longshore").or_else(|| Known::from_pid(pid, "up"));
-    if let Some(process) = process {
-        process.stop(UP_END).await;
+    use nix::sys::signal::{Signal, kill};
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        // The lock proves that the pid is the running up's; one that was killed keeps it until it is taken apart.
+        let _ = kill(nix::unistd::Pid::from_raw(pid), signal);
+        let free = async {
+            while Lock::holder(paths) == Some(pid) {
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
+        };
+        if tokio::time::timeout(UP_END, free).await.is_ok() {
+            return Ok(());
+        }
     }
-    if let Some(pid) = Lock::holder(paths) {
-        anyhow::bail!("process {pid} does not end");
-    }
-    Ok(())
+    anyhow::bail!("process {pid} does not end")
 }
 
 /// Stops and removes all pods in our runtime; it is started for that when it does not run.
