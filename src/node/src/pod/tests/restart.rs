@@ -78,6 +78,18 @@ async fn an_exit_while_no_agent_ran_is_reported_as_it_was() {
     assert_eq!(state.terminated.unwrap().exit_code, 3);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_deleted_while_no_agent_ran_ends() {
+    let bench = Bench::new().await;
+    let pod = pod("u1");
+    bench.set(&pod);
+    bench.until_ready("u1").await;
+    let bench = bench.again().await;
+    bench.delete(&pod, 5);
+    bench.until_done("u1").await;
+    assert_eq!(bench.runtime.failpoints().count("StopPodSandbox"), 1);
+}
+
 /// xorshift, so that a failure can be repeated from the printed seed.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;

@@ -301,6 +301,13 @@ impl Worker {
         } else if self.facts.admission.is_none() && pod.metadata.deletion_timestamp.is_none() {
             self.admit();
         }
+        if self.stage == Stage::Sync && pod.metadata.deletion_timestamp.is_some() {
+            // Deleted while no agent ran: the first object that comes in says so, and no later one will.
+            self.order_end(EndFacts {
+                grace_seconds: pod.metadata.deletion_grace_period_seconds,
+                ..EndFacts::default()
+            });
+        }
         self.unsaved = true;
         self.save();
     }
