@@ -314,7 +314,13 @@ impl World {
         container.status.set_state(v1::ContainerState::ContainerExited);
         container.status.finished_at = now;
         container.status.exit_code = code;
-        container.status.reason = reason.unwrap_or(if code == 0 { "Completed" } else { "Error" }).to_owned();
+        // 128 is containerd's code for a start that it broke off.
+        let usual = match code {
+            0 => "Completed",
+            128 => "StartError",
+            _ => "Error",
+        };
+        container.status.reason = reason.unwrap_or(usual).to_owned();
         let sandbox = container.sandbox.clone();
         self.emit(&state, v1::ContainerEventType::ContainerStoppedEvent, id, &sandbox, now);
         drop(state);

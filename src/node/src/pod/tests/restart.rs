@@ -53,7 +53,7 @@ async fn a_start_that_was_cut_off_is_undone_and_made_anew_under_its_number() {
     // What the runtime does when the caller goes away in the middle of a start.
     bench.runtime.failpoints().clear(number);
     bench.runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
-    assert!(bench.runtime.exit(&id, 137));
+    assert!(bench.runtime.exit(&id, 128));
     bench.set(&pod);
     let status = bench.until_ready("u1").await;
     assert_eq!(status.container_statuses.as_ref().unwrap()[0].restart_count, 0);

@@ -11,8 +11,10 @@ use crate::pod::{read, wanted};
 const LOST_REASON: &str = "ContainerStatusUnknown";
 const LOST_MESSAGE: &str = "The container could not be located when the pod was terminated";
 const LOST_CODE: i32 = 137;
-/// What containers end with whose start the runtime itself broke off: its code for failed starts, and SIGKILL.
-const CUT_OFF_CODES: [i32; 2] = [128, 137];
+/// What the runtime says of a container whose start it broke off itself: nothing of the user's ran in it. A container that
+/// ended in any other way may have done its work and is never made anew under its number.
+const CUT_OFF_CODE: i32 = 128;
+const CUT_OFF_REASON: &str = "StartError";
 
 impl Worker {
     /// Takes over a look at the runtime.
@@ -50,14 +52,14 @@ impl Worker {
         }
     }
 
-    /// An intent without facts, and an end that looks like the runtime's own doing.
+    /// An intent without facts, and an end that is the runtime's own doing.
     fn was_cut_off(&self, instance: &Instance) -> bool {
         let Some(facts) = self.facts.containers.get(&instance.name) else { return false };
         instance.state == InstanceState::Exited
             && facts.intent == Some(instance.attempt)
             && facts.instance(&instance.id).is_none()
-            && instance.reason != "OOMKilled"
-            && CUT_OFF_CODES.contains(&instance.exit_code)
+            && instance.reason == CUT_OFF_REASON
+            && instance.exit_code == CUT_OFF_CODE
     }
 
     /// Takes over one instance.
