@@ -311,11 +311,17 @@ async fn leftovers(api: &Api<Pod>, runtime: &CriClient, place: &Place) -> Result
     for pod in api.list(&ListParams::default()).await? {
         left.push(format!("pod {}", pod.metadata.name.unwrap_or_default()));
     }
+    let mut stuck = BTreeSet::new();
     for container in runtime.list_containers(v1::ListContainersRequest::default()).await?.containers {
+        if runtime_is_stuck(runtime, &container).await {
+            stuck.insert(container.pod_sandbox_id);
+            continue;
+        }
         let name = container.labels.get("io.kubernetes.pod.name").cloned().unwrap_or_default();
         left.push(format!("container {} of {name}, state {}", container.id, container.state));
     }
-    for sandbox in runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?.items {
+    let sandboxes = runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?.items;
+    for sandbox in sandboxes.into_iter().filter(|sandbox| !stuck.contains(&sandbox.id)) {
         left.push(format!(
             "sandbox {} of {}",
             sandbox.id,
@@ -333,6 +339,29 @@ async fn leftovers(api: &Api<Pod>, runtime: &CriClient, place: &Place) -> Result
         pod_cgroups(&Path::new(top).join(place.cgroup_root.trim_start_matches('/')), &mut left);
     }
     Ok(left)
+}
+
+/// containerd itself can lose a task whose `StartContainer` was cut off by the end of its caller: it then shows the container
+/// as exited, no process of it lives, and it refuses every removal until it is started again. No CRI call mends that, so
+/// it is reported and not held against the agent.
+async fn runtime_is_stuck(runtime: &CriClient, container: &v1::Container) -> bool {
+    if container.state() != v1::ContainerState::ContainerExited || has_process(&container.id) {
+        return false;
+    }
+    let request = v1::RemoveContainerRequest { container_id: container.id.clone() };
+    let refusal = runtime.remove_container(request).await.err();
+    let stuck = refusal.is_some_and(|error| error.to_string().contains("cannot delete running task"));
+    if stuck {
+        say(&format!("containerd keeps a dead container that it will not remove: {}", container.id));
+    }
+    stuck
+}
+
+/// Says whether a process of the machine is in a cgroup of that container.
+fn has_process(container: &str) -> bool {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut groups = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("cgroup")).ok());
+    groups.any(|text| text.contains(container))
 }
 
 fn pod_cgroups(directory: &Path, left: &mut Vec<String>) {

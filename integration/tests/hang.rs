@@ -66,14 +66,14 @@ fn root_one_hanging_pod_harms_nobody_on_debian_12_containerd() {
 
 fn compare(cluster: &Cluster<'_>, failpoints: &Failpoints) -> Result<()> {
     nineteen(cluster, "warm")?;
-    let before = nineteen(cluster, "before")?;
+    let before = best_of_two(cluster, "before")?;
     let uid = unbound_pod(cluster, "hanging")?;
     failpoints.set(On::any().pod(&uid), Failure::Hang);
     bind(cluster, "hanging")?;
     eventually("the hanging pod's first call", Duration::from_secs(10), || {
         failpoints.calls().iter().any(|call| call.pod.as_deref() == Some(uid.as_str()))
     })?;
-    let during = nineteen(cluster, "during")?;
+    let during = best_of_two(cluster, "during")?;
     longshore_integration::tools::say(&format!("without the hanging pod {before:?}, with it {during:?}"));
     for (what, alone, beside) in
         [("start", before.start, during.start), ("exit", before.exit, during.exit), ("stop", before.stop, during.stop)]
@@ -88,6 +88,16 @@ fn compare(cluster: &Cluster<'_>, failpoints: &Failpoints) -> Result<()> {
     failpoints.clear_all();
     cluster.kubectl(&["wait", "--for=condition=Ready", "pod/hanging", "--timeout=60s"])?;
     cluster.kubectl(&["delete", "pod", "hanging", "--timeout=30s"]).map(drop)
+}
+
+/// The better of two rounds: other work on a small machine slows one, a pod that harms others slows both.
+fn best_of_two(cluster: &Cluster<'_>, prefix: &str) -> Result<Times> {
+    let (first, second) = (nineteen(cluster, &format!("{prefix}-a"))?, nineteen(cluster, &format!("{prefix}-b"))?);
+    Ok(Times {
+        start: first.start.min(second.start),
+        exit: first.exit.min(second.exit),
+        stop: first.stop.min(second.stop),
+    })
 }
 
 /// Starts nineteen pods, lets one end by itself, deletes all.
