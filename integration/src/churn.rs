@@ -341,9 +341,9 @@ async fn leftovers(api: &Api<Pod>, runtime: &CriClient, place: &Place) -> Result
     Ok(left)
 }
 
-/// containerd itself can lose a task whose `StartContainer` was cut off by the end of its caller: it then shows the container
-/// as exited, no process of it lives, and it refuses every removal until it is started again. No CRI call mends that, so
-/// it is reported and not held against the agent.
+/// Says whether the runtime refuses to remove a container that it shows as exited and that has no process: seen on
+/// containerd under load after a `StartContainer` was cut off by the end of its caller (docs/scope.md). No CRI call mends
+/// that, so it is reported and not held against the agent.
 async fn runtime_is_stuck(runtime: &CriClient, container: &v1::Container) -> bool {
     if container.state() != v1::ContainerState::ContainerExited || has_process(&container.id) {
         return false;
