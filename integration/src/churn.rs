@@ -22,7 +22,6 @@ const STEADY: usize = 8;
 /// Pods that come and go at the same time.
 const PASSING: usize = 12;
 const NAMESPACE: &str = "default";
-const RUNTIME_STATE_READY: i32 = 0;
 
 /// What is killed and started again.
 pub trait Victim {
@@ -57,7 +56,7 @@ impl Dice {
     /// Takes the seed from LONGSHORE_TEST_SEED, or from the clock, and prints it.
     pub fn from_environment() -> Self {
         let seed = std::env::var("LONGSHORE_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-            let now = jiff_seconds();
+            let now = uptime_seconds();
             now ^ u64::from(std::process::id()) << 20
         });
         say(&format!("seed {seed} (repeat with LONGSHORE_TEST_SEED={seed})"));
@@ -73,7 +72,7 @@ impl Dice {
     }
 }
 
-fn jiff_seconds() -> u64 {
+fn uptime_seconds() -> u64 {
     std::fs::read_to_string("/proc/uptime")
         .ok()
         .and_then(|text| text.split(['.', ' ']).next().and_then(|number| number.parse().ok()))
@@ -216,7 +215,7 @@ async fn check_runtime(place: &Place, round: usize, faults: &Faults) -> Result<(
     }
     let sandboxes = runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?.items;
     let mut ready: BTreeMap<String, usize> = BTreeMap::new();
-    for sandbox in sandboxes.into_iter().filter(|sandbox| sandbox.state == RUNTIME_STATE_READY) {
+    for sandbox in sandboxes.into_iter().filter(|sandbox| sandbox.state() == v1::PodSandboxState::SandboxReady) {
         *ready.entry(sandbox.metadata.map(|metadata| metadata.uid).unwrap_or_default()).or_default() += 1;
     }
     for (uid, count) in ready.into_iter().filter(|(_, count)| *count > 1) {
