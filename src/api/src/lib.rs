@@ -24,4 +24,5 @@ pub mod restart;
 pub mod security;
 pub mod selector;
 pub mod service_env;
+pub mod shape;
 pub mod validate;

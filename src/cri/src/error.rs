@@ -115,6 +115,11 @@ impl CriError {
         (!owner.is_empty()).then_some(owner)
     }
 
+    /// Says whether a create was refused because an earlier call for the same name is still at work (CRI-O names nobody).
+    pub fn is_still_being_made(&self) -> bool {
+        self.is_already_exists() || self.name_reserved_for().is_some() || self.message.ends_with("name is reserved")
+    }
+
     /// Says whether the call may have been done although it failed: look before doing it again.
     pub fn is_uncertain(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::DeadlineExceeded | ErrorKind::Cancelled)
@@ -171,6 +176,11 @@ mod tests {
         assert_eq!(error("CreateContainer", message).name_reserved_for(), Some("0f3"));
         assert_eq!(error("StartContainer", message).name_reserved_for(), None);
         assert_eq!(error("RunPodSandbox", "no space left").name_reserved_for(), None);
+        assert!(error("CreateContainer", message).is_still_being_made());
+        assert!(
+            error("CreateContainer", "error reserving ctr name a_b for id 0f3: name is reserved").is_still_being_made()
+        );
+        assert!(!error("RunPodSandbox", "no space left").is_still_being_made());
     }
 
     #[test]

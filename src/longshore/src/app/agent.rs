@@ -9,15 +9,14 @@ use jiff::Timestamp;
 use longshore_api::flags::Flags;
 use longshore_cri::{ClientOptions, CriClient, RuntimeMetrics};
 use longshore_node::agent::{Agent, AgentOptions};
+use longshore_node::node::KUBELET_VERSION;
 use longshore_node::settings::{self, Settings};
-use longshore_transport::client::{Clients, ClientsOptions, Kubeconfig, Rate};
-use longshore_util::Tasks;
+use longshore_transport::client::{Clients, ClientsOptions, Kubeconfig, Rate, explain};
+use longshore_util::backoff::Backoff;
 use longshore_util::clock::SystemClock;
+use longshore_util::{Tasks, spawn};
 
 use super::fail::{Hint, Usage};
-
-/// The version of the kubelet whose contract this agent keeps.
-pub(crate) const VERSION: &str = "v1.36.0";
 
 /// Reads files that the flags name; all faults are told together.
 pub(crate) fn settings(flags: &Flags) -> Result<Settings> {
@@ -36,7 +35,13 @@ impl AgentRun {
         let calls = RuntimeMetrics::default();
         let (runtime, images) = connect_runtime(&settings, calls.clone()).await?;
         let node_name = node_name(&settings)?;
-        let clients = clients(&settings).await?;
+        let clients = match clients(&settings).await? {
+            Some((clients, kubeconfig)) => {
+                drop(spawn(tasks, "api-check", check_api(clients.heartbeat.clone(), kubeconfig)));
+                Some(clients)
+            }
+            None => None,
+        };
         if clients.is_none() {
             tracing::info!("no kubeconfig: static pods alone");
         }
@@ -107,7 +112,7 @@ fn node_name(settings: &Settings) -> Result<String> {
 }
 
 /// Clients of the apiserver, or none without a kubeconfig.
-async fn clients(settings: &Settings) -> Result<Option<Clients>> {
+async fn clients(settings: &Settings) -> Result<Option<(Clients, Kubeconfig)>> {
     let file = &settings.process.kubeconfig;
     if file.is_empty() {
         return Ok(None);
@@ -128,7 +133,7 @@ async fn clients(settings: &Settings) -> Result<Option<Clients>> {
     let usual = ClientsOptions::default();
     let options = ClientsOptions {
         user_agent: format!(
-            "kubelet/{VERSION} (linux/{}) longshore/{}",
+            "kubelet/{KUBELET_VERSION} (linux/{}) longshore/{}",
             std::env::consts::ARCH,
             env!("CARGO_PKG_VERSION")
         ),
@@ -140,5 +145,28 @@ async fn clients(settings: &Settings) -> Result<Option<Clients>> {
             .min()
             .unwrap_or(usual.heartbeat_timeout),
     };
-    Ok(Some(kubeconfig.clients(&options)?))
+    Ok(Some((kubeconfig.clients(&options)?, kubeconfig)))
+}
+
+/// Asks the apiserver until it answers. The rooms of the agent try on by themselves; here alone the kubeconfig is at hand
+/// to say what is wrong and with which of its fields.
+async fn check_api(client: kube::Client, kubeconfig: Kubeconfig) {
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30), 1);
+    let mut told = String::new();
+    loop {
+        match client.apiserver_version().await {
+            Ok(version) => {
+                tracing::info!(server = %kubeconfig.server(), version = version.git_version, "apiserver answers");
+                return;
+            }
+            Err(error) => {
+                let text = explain(&error, &kubeconfig);
+                if text != told {
+                    tracing::error!(error = text, "apiserver cannot be used; trying on");
+                    told = text;
+                }
+            }
+        }
+        tokio::time::sleep(backoff.next_delay()).await;
+    }
 }

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use longshore_api::flags::VersionRequest;
+use longshore_node::node::KUBELET_VERSION;
 use longshore_util::Tasks;
 
 use super::print::out;
-use crate::app::agent::{AgentRun, VERSION, settings};
+use crate::app::agent::{AgentRun, settings};
 use crate::app::fail::Usage;
 use crate::app::logging::{self, LogFormat};
 use crate::app::{runtime, up};
@@ -26,7 +27,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     match &flags.version {
         Some(VersionRequest::Print | VersionRequest::Raw) => {
-            out(&format!("Kubernetes {VERSION} (longshore {})", env!("CARGO_PKG_VERSION")))?;
+            // To the letter: kubeadm reads the whole line and takes what follows the `v` for a semantic version.
+            out(&format!("Kubernetes {KUBELET_VERSION}"))?;
             return Ok(ExitCode::SUCCESS);
         }
         Some(VersionRequest::Report(_)) | None => {}

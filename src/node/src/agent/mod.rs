@@ -29,10 +29,10 @@ use crate::hands::{Hands, HandsOptions};
 use crate::image::{ImageManager, ImageOptions};
 use crate::journal::Journal;
 use crate::model::{PodControl, ReadPods};
-use crate::node::{NodeDeps, NodeHandle, Pressure, ReadyCheck};
+use crate::node::{NodeDeps, NodeHandle, Pressure, ReadyCheck, RuntimeState};
 use crate::object::Objects;
 use crate::observe::{Observer, ObserverMetrics, ObserverOptions};
-use crate::pod::{Found, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink};
+use crate::pod::{Found, NetworkState, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink};
 use crate::resource::{CgroupNames, CgroupTree};
 use crate::server::ServerHandle;
 use crate::status::StatusWriter;
@@ -178,6 +178,7 @@ impl Agent {
             },
             &tasks,
         );
+        follow_network(&node, &table, &tasks);
         let expect = observer.clone();
         table.on_change(move || expect.expect());
         drop(observed.set(observer));
@@ -251,4 +252,32 @@ fn follow_addresses(node: &NodeHandle, hands: &Arc<Hands>, tasks: &Tasks) {
         }
     };
     drop(spawn(tasks, "addresses", follow));
+}
+
+/// Lets pods know whether the runtime can give them a network.
+fn follow_network(node: &NodeHandle, table: &PodTable, tasks: &Tasks) {
+    let mut runtime = node.runtime();
+    let token = tasks.token().clone();
+    let state = |runtime: &RuntimeState| match &runtime.network_error {
+        _ if !runtime.answered => NetworkState::Unknown,
+        Some(why) => NetworkState::NotReady(why.clone()),
+        None => NetworkState::Ready,
+    };
+    // Before any source speaks: no pod must be tried without this being known.
+    table.set_network(state(&runtime.borrow_and_update()));
+    let table = table.clone();
+    let follow = async move {
+        loop {
+            tokio::select! {
+                biased;
+                () = token.cancelled() => return,
+                changed = runtime.changed() => if changed.is_err() {
+                    return;
+                },
+            }
+            let now = state(&runtime.borrow_and_update());
+            table.set_network(now);
+        }
+    };
+    drop(spawn(tasks, "network", follow));
 }

@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Event, EventSource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use longshore_transport::client::brief;
 use longshore_util::backoff::Backoff;
 use longshore_util::clock::SharedClock;
 use tokio_util::sync::CancellationToken;
@@ -89,11 +90,11 @@ impl Sink {
                     return;
                 }
                 Ok(Err(error)) if is_final(&error) => {
-                    tracing::warn!(%error, reason = %event.reason, "the API refused an event");
+                    tracing::warn!(error = brief(&error), reason = %event.reason, "the API refused an event");
                     self.metrics.refused.inc();
                     return;
                 }
-                Ok(Err(error)) => tracing::debug!(%error, "event not written yet"),
+                Ok(Err(error)) => tracing::debug!(error = brief(&error), "event not written yet"),
                 Err(_) => tracing::debug!("event not written yet: no answer"),
             }
             if self.clock.now().duration_since(event.at) > GIVE_UP_AFTER {

@@ -141,9 +141,10 @@ impl Hands {
         let Some(spec) = pod.pod.spec.as_ref() else { return Ok(None) };
         let names = dns::hostname(spec, &pod.key.name, &pod.key.namespace, &facts.dns.domain)
             .map_err(|error| Failure::new(config::CONFIG_ERROR, error.to_string()))?;
-        files::hosts(&facts.pod_dir(pod.uid.as_str()), spec, &names, pod_ips)
-            .map(Some)
-            .map_err(|error| Failure::new(config::CONFIG_ERROR, format!("hosts file: {error}")))
+        let folder = facts.pod_dir(pod.uid.as_str());
+        files::hosts(&folder, spec, &names, pod_ips).map(Some).map_err(|error| {
+            Failure::new(config::CONFIG_ERROR, format!("write the hosts file in {}: {error}", folder.display()))
+        })
     }
 
     /// Logins named by the pod's pull secrets.

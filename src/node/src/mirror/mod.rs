@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
+use longshore_transport::client::brief;
 use longshore_util::Tasks;
 use longshore_util::backoff::Backoff;
 use parking_lot::Mutex;
@@ -231,7 +232,7 @@ impl Mirrors {
         match result {
             Ok(()) => drop(state.failures.remove(&key)),
             Err(error) => {
-                let text = error.to_string();
+                let text = brief(&error);
                 let failed = state.failures.entry(key.clone()).or_insert_with(|| Failed {
                     backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(20), key.name.len() as u64),
                     until: Instant::now(),
@@ -239,9 +240,9 @@ impl Mirrors {
                 });
                 failed.until = Instant::now() + failed.backoff.next_delay();
                 if failed.text == text {
-                    tracing::debug!(pod = %key, %error, "mirror pod");
+                    tracing::debug!(pod = %key, error = text, "mirror pod");
                 } else {
-                    tracing::warn!(pod = %key, %error, "mirror pod, will be tried again");
+                    tracing::warn!(pod = %key, error = text, "mirror pod, will be tried again");
                     failed.text = text;
                 }
             }

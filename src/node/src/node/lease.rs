@@ -7,6 +7,7 @@ use k8s_openapi::api::coordination::v1::{Lease as LeaseObject, LeaseSpec};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{Api, PostParams};
+use longshore_transport::client::brief;
 use longshore_util::backoff::Backoff;
 use longshore_util::clock::SharedClock;
 use tokio::sync::watch;
@@ -28,6 +29,8 @@ pub(super) struct Lease {
     node: watch::Receiver<Option<Arc<Node>>>,
     latest: Option<LeaseObject>,
     seed: u64,
+    /// The last fault, told once.
+    told: String,
 }
 
 impl Lease {
@@ -45,6 +48,7 @@ impl Lease {
             node,
             latest: None,
             seed: seed_of(&options.name),
+            told: String::new(),
         }
     }
 
@@ -73,15 +77,26 @@ impl Lease {
         loop {
             match self.within(self.get_or_create()).await {
                 Ok((lease, fresh)) => {
+                    self.told.clear();
                     self.latest = Some(lease);
                     // One that stood before is renewed at once.
                     if fresh || self.update().await {
                         return;
                     }
                 }
-                Err(error) => tracing::warn!(%error, "node lease not found or made; trying again"),
+                Err(error) => self.tell(brief(&error)),
             }
             tokio::time::sleep(backoff.next_delay()).await;
+        }
+    }
+
+    /// Tells a fault once, until another one comes.
+    fn tell(&mut self, error: String) {
+        if self.told == error {
+            tracing::debug!(error, "node lease not found or made");
+        } else {
+            tracing::warn!(error, "node lease not found or made; trying again");
+            self.told = error;
         }
     }
 
@@ -95,7 +110,7 @@ impl Lease {
                     return true;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, attempt, "node lease not renewed");
+                    tracing::debug!(error = brief(&error), attempt, "node lease not renewed");
                     if error.is(409) {
                         let Ok(lease) = self.within(self.api.get(&self.name)).await else { continue };
                         self.latest = Some(lease);

@@ -49,6 +49,8 @@ pub struct RuntimeState {
     pub handlers: Vec<RuntimeHandler>,
     /// Whether it tells what it can do with supplemental groups; `None` = it tells no features.
     pub supplemental_groups_policy: Option<bool>,
+    /// Whether it has told its state at all.
+    pub answered: bool,
     /// Set when it has been ready once.
     pub was_ready: bool,
 }
@@ -61,6 +63,7 @@ impl RuntimeState {
             network_error: None,
             handlers: Vec::new(),
             supplemental_groups_policy: None,
+            answered: false,
             was_ready: false,
         }
     }
@@ -170,6 +173,7 @@ fn fail(state: &mut RuntimeState, error: &CriError) {
 }
 
 fn read(answer: &v1::StatusResponse, state: &mut RuntimeState) {
+    state.answered = true;
     let conditions = answer.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     state.network_error =
         unmet(conditions, "NetworkReady").map(|text| format!("container runtime network not ready: {text}"));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use longshore_host::facts::MachineFacts;
+use longshore_transport::client::brief;
 use longshore_util::backoff::Backoff;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -111,11 +112,12 @@ impl StatusTask {
             let _seen = node.wait_for(Option::is_some).await.map(drop);
         } else {
             let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7), self.seed);
+            let mut told = String::new();
             loop {
                 match tokio::time::timeout(DEADLINE, self.try_register()).await {
                     Ok(Ok(())) => break,
-                    Ok(Err(error)) => tracing::warn!(%error, node = %self.options.name, "node not registered yet"),
-                    Err(_) => tracing::warn!(node = %self.options.name, "node not registered yet: no answer"),
+                    Ok(Err(error)) => self.not_registered(&mut told, brief(&error)),
+                    Err(_) => self.not_registered(&mut told, "no answer".to_owned()),
                 }
                 tokio::time::sleep(backoff.next_delay()).await;
             }
@@ -127,9 +129,19 @@ impl StatusTask {
             self.was_ready = is_ready(&node);
             match tokio::time::timeout(DEADLINE, csinode::ensure(&self.client, &node)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "CSINode not made"),
+                Ok(Err(error)) => tracing::warn!(error = brief(&error), "CSINode not made"),
                 Err(_) => tracing::warn!("CSINode not made: no answer"),
             }
+        }
+    }
+
+    /// Tells a fault once, until another one comes.
+    fn not_registered(&self, told: &mut String, error: String) {
+        if *told == error {
+            tracing::debug!(error, node = %self.options.name, "node not registered yet");
+        } else {
+            tracing::warn!(error, node = %self.options.name, "node not registered yet; trying again");
+            *told = error;
         }
     }
 
@@ -169,7 +181,7 @@ impl StatusTask {
         for attempt in 0..TRIES {
             match tokio::time::timeout(DEADLINE, self.try_round(attempt)).await {
                 Ok(Ok(())) => return,
-                Ok(Err(error)) => tracing::debug!(%error, attempt, "node status not written"),
+                Ok(Err(error)) => tracing::debug!(error = brief(&error), attempt, "node status not written"),
                 Err(_) => tracing::debug!(attempt, "node status not written: no answer"),
             }
         }

@@ -254,6 +254,7 @@ fn the_recorded_node_status_is_reproduced() {
         network_error: None,
         handlers: vec![handler(""), handler("runc")],
         supplemental_groups_policy: Some(true),
+        answered: true,
         was_ready: true,
     };
     let image = |name: &str, size| k8s_openapi::api::core::v1::ContainerImage {

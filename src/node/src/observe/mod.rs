@@ -1,4 +1,4 @@
-//! Watches the runtime and tells pods' workers that something of theirs ended or is gone; reads one pod or all of them.
+//! Watches the runtime and tells pods' workers that something of theirs ended or is gone.
 //! Owns the event stream and the relist; it never decides anything about a pod and never changes the runtime.
 //!
 //! ```text
@@ -13,7 +13,6 @@
 mod health;
 mod metrics;
 mod pace;
-mod read;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -27,7 +26,6 @@ use longshore_util::clock::{SharedClock, SystemClock};
 use tokio::sync::Notify;
 
 pub use metrics::ObserverMetrics;
-pub use read::{PodRuntime, read_all, read_pod};
 
 use self::health::Health;
 use crate::model::PodControl;

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use longshore_cri::v1;
+use longshore_cri::{labels, v1};
 
-use super::read::owner;
 use crate::model::PodUid;
 
 /// One sandbox or container.
@@ -16,6 +15,11 @@ struct Row {
 
 type Rows = HashMap<String, Row>;
 type Labels = BTreeMap<String, String>;
+
+/// The pod to which a row belongs.
+pub(super) fn owner(labels: &Labels) -> Option<PodUid> {
+    labels.get(labels::POD_UID).filter(|uid| !uid.is_empty()).map(|uid| PodUid::from(uid.as_str()))
+}
 
 /// One look at the runtime.
 #[derive(Debug, Default)]
@@ -211,25 +215,23 @@ mod tests {
         assert!(!table.has_life());
     }
 
+    /// What the runtime tells of container `c1` of pod `a`.
+    fn event(kind: v1::ContainerEventType, state: v1::ContainerState) -> v1::ContainerEventResponse {
+        let id = |id: &str| id.to_owned();
+        v1::ContainerEventResponse {
+            container_id: id("c1"),
+            container_event_type: kind.into(),
+            pod_sandbox_status: Some(v1::PodSandboxStatus { id: id("s1"), labels: of("a"), ..Default::default() }),
+            containers_statuses: vec![v1::ContainerStatus { id: id("c1"), state: state.into(), ..Default::default() }],
+            ..Default::default()
+        }
+    }
+
     #[test]
     fn an_event_spares_the_relist_its_change() {
         let mut table = Table::default();
         table.relisted(look(vec![sandbox("s1", "a")], vec![container("c1", "a", RUNNING)]));
-        let event = v1::ContainerEventResponse {
-            container_id: "c1".to_owned(),
-            container_event_type: v1::ContainerEventType::ContainerStoppedEvent.into(),
-            pod_sandbox_status: Some(v1::PodSandboxStatus {
-                id: "s1".to_owned(),
-                labels: of("a"),
-                ..Default::default()
-            }),
-            containers_statuses: vec![v1::ContainerStatus {
-                id: "c1".to_owned(),
-                state: EXITED.into(),
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
+        let event = event(v1::ContainerEventType::ContainerStoppedEvent, EXITED);
         assert_eq!(table.told(&event), News::Ended("a".into()));
         let after = look(vec![sandbox("s1", "a")], vec![container("c1", "a", EXITED)]);
         assert_eq!(table.relisted(after), diff(false, &[]));
@@ -239,21 +241,7 @@ mod tests {
     #[test]
     fn an_event_of_a_birth_wakes_nobody_unless_it_shows_an_end() {
         let mut table = Table::default();
-        let mut event = v1::ContainerEventResponse {
-            container_id: "c1".to_owned(),
-            container_event_type: v1::ContainerEventType::ContainerStartedEvent.into(),
-            pod_sandbox_status: Some(v1::PodSandboxStatus {
-                id: "s1".to_owned(),
-                labels: of("a"),
-                ..Default::default()
-            }),
-            containers_statuses: vec![v1::ContainerStatus {
-                id: "c1".to_owned(),
-                state: RUNNING.into(),
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
+        let mut event = event(v1::ContainerEventType::ContainerStartedEvent, RUNNING);
         assert_eq!(table.told(&event), News::Known);
         assert!(table.has_life());
         let other = v1::ContainerStatus { id: "c0".to_owned(), state: EXITED.into(), ..Default::default() };

@@ -250,39 +250,3 @@ async fn the_first_look_must_succeed_before_the_node_is_ready() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(observer.check().is_ok());
 }
-
-#[tokio::test]
-async fn a_pod_is_read_newest_first_and_without_others() {
-    let runtime = FakeRuntime::default();
-    let old = pod(&runtime, "a", 0).await;
-    let new = pod(&runtime, "a", 1).await;
-    pod(&runtime, "b", 0).await;
-    let stranger = v1::PodSandboxConfig { labels: Default::default(), ..sandbox("x", 0) };
-    let request = v1::RunPodSandboxRequest { config: Some(stranger), ..Default::default() };
-    runtime.run_pod_sandbox(request).await.unwrap();
-
-    let read = read_pod(&runtime, &PodUid::from("a")).await.unwrap();
-    let ids: Vec<_> = read.containers.iter().map(|container| container.id.clone()).collect();
-    assert_eq!(ids, [new, old]);
-    let attempts: Vec<_> = read.sandboxes.iter().map(|one| one.metadata.as_ref().unwrap().attempt).collect();
-    assert_eq!(attempts, [1, 0]);
-    assert!(read_pod(&runtime, &PodUid::from("nobody")).await.unwrap().is_empty());
-
-    let all = read_all(&runtime).await.unwrap();
-    assert_eq!(all.keys().map(PodUid::as_str).collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(all[&PodUid::from("a")], read);
-}
-
-#[tokio::test]
-async fn what_vanishes_while_it_is_read_is_left_out() {
-    let runtime = FakeRuntime::default();
-    pod(&runtime, "a", 0).await;
-    let gone = Failure::Error(ErrorKind::NotFound, "gone".to_owned());
-    runtime.failpoints().set(On::rpc("ContainerStatus"), gone);
-    let read = read_pod(&runtime, &PodUid::from("a")).await.unwrap();
-    assert_eq!((read.sandboxes.len(), read.containers.len()), (1, 0));
-    runtime.failpoints().clear_all();
-    let broken = Failure::Error(ErrorKind::Unavailable, "down".to_owned());
-    runtime.failpoints().set(On::rpc("ContainerStatus"), broken);
-    assert!(read_pod(&runtime, &PodUid::from("a")).await.unwrap_err().is_unavailable());
-}

@@ -241,7 +241,7 @@ impl Watch {
                 self.pods.wake(&uid);
             }
             News::Known => {
-                let owner = event.pod_sandbox_status.as_ref().and_then(|sandbox| super::read::owner(&sandbox.labels));
+                let owner = event.pod_sandbox_status.as_ref().and_then(|sandbox| super::table::owner(&sandbox.labels));
                 if let Some(uid) = owner {
                     self.confirmed(&uid);
                 }

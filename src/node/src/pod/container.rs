@@ -151,7 +151,7 @@ impl Worker {
 
     /// The call failed, which does not say that nothing was made: look before trying again.
     async fn create_uncertain(&mut self, name: &str, attempt: u32, error: &CriError) -> Option<ContainerId> {
-        let making = sandbox::is_still_being_made(error);
+        let making = error.is_still_being_made();
         if (error.is_uncertain() || making) && self.look().await {
             let made = self.observed.newest(name).filter(|c| c.attempt == attempt && c.state == InstanceState::Created);
             if let Some(made) = made {

@@ -28,5 +28,6 @@ mod worker;
 pub use observed::{Instance, InstanceState, LinuxUser, Observed, Sandbox};
 pub use ports::{ContainerRequest, Failure, PodCgroups, Prepare, PulledImage, StatusSink, StatusUpdate};
 pub use table::{Found, PodTable, PodTableOptions};
+pub use worker::NetworkState;
 
 pub(crate) use plan::BackoffEntry;

@@ -111,7 +111,7 @@ impl Worker {
             self.unsaved = true;
             return true;
         }
-        if is_still_being_made(error) {
+        if error.is_still_being_made() {
             let at = self.retry_at("sandbox", Some(STILL_MADE_RETRY));
             self.holds.insert(SANDBOX_HOLD.to_owned(), at);
             self.fresh = false;
@@ -165,12 +165,6 @@ impl Worker {
     fn runtime_handler(&self) -> &str {
         ""
     }
-}
-
-/// Says whether the runtime refuses a create because an earlier call with the same name is still at work. Runtimes give
-/// no code of its own for it, and the wait is the same if the text is not understood, only louder.
-pub(super) fn is_still_being_made(error: &CriError) -> bool {
-    error.is_already_exists() || error.message.contains("is reserved for") || error.message.contains("name is reserved")
 }
 
 /// Makes a folder of logs, readable for all as upstream's.

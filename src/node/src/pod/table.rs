@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::inbox::Inbox;
 use super::observed::Observed;
-use super::worker::{Context, Worker};
+use super::worker::{Context, NetworkState, Worker};
 use crate::journal::PodFacts;
 use crate::model::{
     DesiredPod, MirrorUid, PodChange, PodControl, PodKey, PodSink, PodUid, PodView, ReadPods, Terminate,
@@ -122,6 +122,15 @@ impl PodTable {
     /// Calls `told` whenever a worker has asked the runtime for a change that it will report later.
     pub fn on_change(&self, told: impl Fn() + Send + Sync + 'static) {
         self.0.context.changes.set(Box::new(told));
+    }
+
+    /// Notes whether pods can get a network of their own; those that waited for one go on.
+    pub fn set_network(&self, state: NetworkState) {
+        if self.0.context.network.set(state) {
+            for entry in self.0.state.lock().pods.values() {
+                entry.inbox.nudge();
+            }
+        }
     }
 
     /// Notes or clears the mirror of a static pod.

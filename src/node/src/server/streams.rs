@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use http::{Response, StatusCode, Uri};
-use longshore_cri::v1;
+use longshore_cri::{CriError, v1};
 use longshore_transport::upgrade::{self, CopyLimits, ForwardLimits, Target};
 
 use super::router::Shared;
@@ -56,16 +56,32 @@ pub(super) struct PodPath {
 
 const NO_STREAMS: &str = "you must specify at least 1 of stdin, stdout, stderr";
 
+type Begun = (Vec<(String, String)>, Streams, String, bool);
+
+/// What exec and attach begin with: the query, the streams wanted, the container and whether it has a terminal.
+async fn begin(shared: &Shared, path: &ContainerPath, query: Option<&str>) -> Result<Begun, Response<Body>> {
+    let pairs = query::pairs(query);
+    let Some(streams) = Streams::parse(&pairs) else { return Err(target::text(StatusCode::BAD_REQUEST, NO_STREAMS)) };
+    let (container_id, tty) = find(shared, path).await?;
+    Ok((pairs, streams, container_id, tty))
+}
+
+/// Passes the connection on to the URL that the runtime named.
+async fn finish(shared: &Shared, url: Result<String, CriError>, request: Request) -> Response<Body> {
+    match url {
+        Ok(url) => forward(shared, &url, request).await,
+        Err(error) => target::runtime_error(&error),
+    }
+}
+
 /// Runs a command in a container.
 pub(super) async fn exec(
     State(shared): State<Arc<Shared>>,
     Path(path): Path<ContainerPath>,
     request: Request,
 ) -> Response<Body> {
-    let pairs = query::pairs(request.uri().query());
-    let Some(streams) = Streams::parse(&pairs) else { return target::text(StatusCode::BAD_REQUEST, NO_STREAMS) };
-    let container_id = match find(&shared, &path).await {
-        Ok((id, _)) => id,
+    let (pairs, streams, container_id, _) = match begin(&shared, &path, request.uri().query()).await {
+        Ok(begun) => begun,
         Err(response) => return response,
     };
     let wanted = v1::ExecRequest {
@@ -76,10 +92,8 @@ pub(super) async fn exec(
         stdout: streams.stdout,
         stderr: streams.stderr,
     };
-    match shared.deps.runtime.exec(wanted).await {
-        Ok(answer) => forward(&shared, &answer.url, request).await,
-        Err(error) => target::runtime_error(&error),
-    }
+    let url = shared.deps.runtime.exec(wanted).await.map(|answer| answer.url);
+    finish(&shared, url, request).await
 }
 
 /// Joins the streams of a container's main process.
@@ -88,10 +102,8 @@ pub(super) async fn attach(
     Path(path): Path<ContainerPath>,
     request: Request,
 ) -> Response<Body> {
-    let pairs = query::pairs(request.uri().query());
-    let Some(streams) = Streams::parse(&pairs) else { return target::text(StatusCode::BAD_REQUEST, NO_STREAMS) };
-    let (container_id, tty) = match find(&shared, &path).await {
-        Ok(found) => found,
+    let (_, streams, container_id, tty) = match begin(&shared, &path, request.uri().query()).await {
+        Ok(begun) => begun,
         Err(response) => return response,
     };
     // The process has its terminal from the start or never: the spec says, not the caller.
@@ -102,10 +114,8 @@ pub(super) async fn attach(
         stdout: streams.stdout,
         stderr: streams.stderr && !tty,
     };
-    match shared.deps.runtime.attach(wanted).await {
-        Ok(answer) => forward(&shared, &answer.url, request).await,
-        Err(error) => target::runtime_error(&error),
-    }
+    let url = shared.deps.runtime.attach(wanted).await.map(|answer| answer.url);
+    finish(&shared, url, request).await
 }
 
 /// Reaches ports of a pod.

@@ -8,6 +8,7 @@ use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::watcher::{self, Event};
+use longshore_transport::client::brief;
 use longshore_util::Tasks;
 use longshore_util::backoff::Backoff;
 use tokio::time::sleep;
@@ -58,11 +59,11 @@ async fn follow(client: kube::Client, config: watcher::Config, mut follower: Fol
                 }
                 Err(error) => {
                     follower.failed();
-                    let text = error.to_string();
+                    let text = brief(&error);
                     if text == told {
-                        tracing::debug!(%error, "cannot follow the pods of the API");
+                        tracing::debug!(error = text, "cannot follow the pods of the API");
                     } else {
-                        tracing::warn!(%error, "cannot follow the pods of the API, the last state stands");
+                        tracing::warn!(error = text, "cannot follow the pods of the API, the last state stands");
                         told = text;
                     }
                     // The stream goes on from the last version when it is polled again.

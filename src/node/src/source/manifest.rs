@@ -2,7 +2,7 @@
 //! the API. Pure; what comes in is hostile.
 
 use k8s_openapi::api::core::v1::Pod;
-use longshore_api::{defaults, hash, names, validate};
+use longshore_api::{defaults, hash, names, shape, validate};
 use serde_json::{Map, Value, json};
 
 use crate::model::annotations::{CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE};
@@ -39,7 +39,7 @@ pub(crate) fn static_pod(mut manifest: Value, node: &str, origin: &str) -> Resul
     }
     strip(&mut manifest);
     // Types first: the defaults and rules below expect a Pod's shape.
-    shape(&manifest)?;
+    typed(&manifest)?;
     defaults::pod(&mut manifest);
     identify(&mut manifest, node, origin)?;
     let faults = faults(&manifest);
@@ -49,11 +49,11 @@ pub(crate) fn static_pod(mut manifest: Value, node: &str, origin: &str) -> Resul
     if let Some(reference) = api_reference(&manifest["spec"]) {
         return Err(ManifestError::Reference(one_line(&reference)));
     }
-    shape(&manifest)
+    typed(&manifest)
 }
 
-fn shape(manifest: &Value) -> Result<Pod, ManifestError> {
-    serde_json::from_value(manifest.clone()).map_err(|error| ManifestError::Shape(one_line(&error.to_string())))
+fn typed(manifest: &Value) -> Result<Pod, ManifestError> {
+    shape::read(manifest).map_err(|error| ManifestError::Shape(one_line(&error)))
 }
 
 /// Takes out what belongs to an object of the API: a manifest is often such an object written to a file.

@@ -12,6 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use longshore_transport::client::brief;
 use longshore_util::Tasks;
 use longshore_util::backoff::Backoff;
 use parking_lot::Mutex;
@@ -367,7 +368,7 @@ async fn perform(client: kube::Client, job: Job) -> (PodUid, Arc<PodStatus>, Out
     let outcome = match timeout(DEADLINE, write(&api, &job)).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Outcome::Gone,
-        Ok(Err(error)) => Outcome::Failed(error.to_string()),
+        Ok(Err(error)) => Outcome::Failed(brief(&error)),
         Err(_) => Outcome::Failed(format!("no answer within {DEADLINE:?}")),
     };
     (job.uid, job.status, outcome)

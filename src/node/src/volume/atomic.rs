@@ -45,7 +45,7 @@ pub(super) enum WriteError {
     #[error("invalid path {}: {why}", path.display())]
     Path { path: PathBuf, why: &'static str },
     /// The disk or the kernel refused.
-    #[error("{doing} {}: {source}", path.display())]
+    #[error("{doing} {}", path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     /// Ownership could not be given.
     #[error(transparent)]
@@ -93,14 +93,20 @@ fn fill(
 ) -> Result<(), WriteError> {
     for (path, entry) in payload {
         let full = folder.join(path);
+        // Faults name the file as pods know it: the folder has another name at each try, and events would not add up.
+        let shown = volume.join(path);
         if let Some(parent) = full.parent() {
-            std::fs::DirBuilder::new().recursive(true).mode(0o755).create(parent).map_err(io("make", parent))?;
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(parent)
+                .map_err(io("make the folder of", &shown))?;
         }
-        std::fs::write(&full, &entry.data).map_err(io("write", &full))?;
+        std::fs::write(&full, &entry.data).map_err(io("write", &shown))?;
         let mode = std::fs::Permissions::from_mode(entry.mode);
-        std::fs::set_permissions(&full, mode).map_err(io("set the mode of", &full))?;
+        std::fs::set_permissions(&full, mode).map_err(io("set the mode of", &shown))?;
         if let Some(owner) = entry.owner {
-            std::os::unix::fs::chown(&full, Some(owner), None).map_err(io("change the owner of", &full))?;
+            std::os::unix::fs::chown(&full, Some(owner), None).map_err(io("change the owner of", &shown))?;
         }
     }
     link_names(volume, payload)?;
@@ -149,11 +155,11 @@ fn make_folder(volume: &Path, now: Timestamp) -> Result<PathBuf, WriteError> {
         match std::fs::DirBuilder::new().mode(0o755).create(&folder) {
             Ok(()) => {
                 let mode = std::fs::Permissions::from_mode(0o755);
-                std::fs::set_permissions(&folder, mode).map_err(io("set the mode of", &folder))?;
+                std::fs::set_permissions(&folder, mode).map_err(io("set the mode of a folder in", volume))?;
                 return Ok(folder);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(io("make", &folder)(error)),
+            Err(error) => return Err(io("make a folder in", volume)(error)),
         }
     }
 }

@@ -25,6 +25,9 @@ pub use state::Limits;
 pub use types::{Draft, Entry, Event, EventKind, ListRequest, Listing, Revision};
 pub use watch::{Batch, Watch};
 
+use plan::Operation;
+use state::Shared;
+
 /// Objects by key under one revision counter.
 ///
 /// A write is answered only when it is as durable as the engine can make it, and its event is visible to watches no
@@ -54,6 +57,51 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Watches everything under `prefix` that happens after `from`.
     fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, StoreError>;
+}
+
+/// What an engine adds to the state in memory, from which all reads are answered.
+#[async_trait]
+trait Keeper: Send + Sync + std::fmt::Debug + 'static {
+    /// The state.
+    fn shared(&self) -> &Shared;
+
+    /// Keeps a write, then answers.
+    async fn write(&self, operation: Operation) -> Result<Entry, StoreError>;
+}
+
+#[async_trait]
+impl<K: Keeper> Store for K {
+    fn get(&self, key: &str) -> Option<Entry> {
+        self.shared().read().get(key).cloned()
+    }
+
+    fn list(&self, request: &ListRequest<'_>) -> Result<Listing, StoreError> {
+        self.shared().read().list(request)
+    }
+
+    fn revision(&self) -> Revision {
+        self.shared().read().revision()
+    }
+
+    fn count(&self, prefix: &str) -> usize {
+        self.shared().read().count(prefix)
+    }
+
+    async fn create(&self, key: &str, draft: Draft) -> Result<Entry, StoreError> {
+        self.write(Operation::Create { key: key.into(), draft }).await
+    }
+
+    async fn update(&self, key: &str, expected: Revision, draft: Draft) -> Result<Entry, StoreError> {
+        self.write(Operation::Update { key: key.into(), expected, draft }).await
+    }
+
+    async fn delete(&self, key: &str, expected: Revision, last: Draft) -> Result<Entry, StoreError> {
+        self.write(Operation::Delete { key: key.into(), expected, last }).await
+    }
+
+    fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, StoreError> {
+        Watch::start(self.shared(), prefix, from)
+    }
 }
 
 /// A store shared by many owners.

@@ -30,6 +30,28 @@ pub fn explain(error: &kube::Error, kubeconfig: &Kubeconfig) -> String {
     format!("{server}: {last}")
 }
 
+/// Returns an error of the API client as one line for a log: the whole chain without repetitions, and of what the
+/// apiserver answered only its message and code.
+pub fn brief(error: &(dyn Error + 'static)) -> String {
+    let mut parts = Vec::new();
+    for link in chain(error) {
+        if let Some(kube::Error::Api(status)) = link.downcast_ref() {
+            parts.push(format!("{} ({})", status.message, status.code));
+            break;
+        }
+        let text = link.to_string();
+        // Many errors end with the text of what caused them.
+        let own = match link.source().map(ToString::to_string) {
+            Some(cause) => text.strip_suffix(&cause).map_or(text.as_str(), |own| own.trim_end_matches(": ")),
+            None => &text,
+        };
+        if !own.is_empty() {
+            parts.push(own.to_owned());
+        }
+    }
+    parts.join(": ")
+}
+
 /// Whether the apiserver could not be reached at all (as opposed to having said no).
 pub fn is_unreachable(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_))
@@ -93,5 +115,26 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
     match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
         Some(wrapped) => tls_error(wrapped),
         None => error.source().and_then(tls_error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("list of pods: {0}")]
+    struct Outer(#[source] kube::Error);
+
+    #[test]
+    fn a_refusal_is_told_by_its_message_and_code() {
+        let status = kube::core::Status::failure("Unauthorized", "Unauthorized").with_code(401);
+        assert_eq!(brief(&Outer(kube::Error::Api(status.boxed()))), "list of pods: Unauthorized (401)");
+    }
+
+    #[test]
+    fn a_chain_is_told_to_its_end_and_nothing_twice() {
+        let inner = std::io::Error::other("no route");
+        assert_eq!(brief(&Outer(kube::Error::Service(Box::new(inner)))), "list of pods: ServiceError: no route");
     }
 }

@@ -12,7 +12,7 @@ mod file;
 mod limit;
 
 pub use connect::{ClientOptions, Clients, ClientsOptions};
-pub use explain::{explain, is_unreachable};
+pub use explain::{brief, explain, is_unreachable};
 pub use file::{Kubeconfig, KubeconfigError, KubeconfigProblem};
 pub use limit::Rate;
 

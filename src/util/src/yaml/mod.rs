@@ -137,6 +137,8 @@ fn plain(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     let line = text.lines().next().unwrap_or_default();
     let line = line.rsplit_once(" at line ").map_or(line, |(message, _)| message);
+    // What the crate says to programmers about its options is of no use to who wrote the document.
+    let line = line.split_once(", set DuplicateKeyPolicy").map_or(line, |(message, _)| message);
     line.trim_start_matches("error: ").to_owned()
 }
 

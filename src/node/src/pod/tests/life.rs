@@ -256,3 +256,26 @@ async fn an_idle_pod_makes_no_calls() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(bench.runtime.failpoints().calls().len(), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_sandbox_is_tried_while_the_node_has_no_network_and_the_hosts_own_needs_none() {
+    let bench = Bench::new().await;
+    bench.set(&pod("old"));
+    bench.until_ready("old").await;
+    bench.table.set_network(NetworkState::NotReady("no plugin".to_owned()));
+    bench.set(&pod("new"));
+    bench.set(&pod_with("host", json!({"hostNetwork": true, "containers": [{"name": "c", "image": "i"}]})));
+    bench.until_ready("host").await;
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(phase(&bench.status("new").unwrap()), "Pending");
+    assert_eq!(bench.runtime.failpoints().count("RunPodSandbox"), 2, "old and host alone");
+    // A container of a pod that has its network is restarted as ever.
+    let running = bench.runtime.containers().into_iter().find(|c| c.labels[labels::POD_UID] == "old").unwrap();
+    assert!(bench.runtime.exit(&running.id, 1));
+    bench.until("old", "restarted", |s| s.container_statuses.as_ref().is_some_and(|c| c[0].restart_count == 1)).await;
+    // It comes back: at once, not at the next try.
+    let begin = tokio::time::Instant::now();
+    bench.table.set_network(NetworkState::Ready);
+    bench.until_ready("new").await;
+    assert!(begin.elapsed() < Duration::from_millis(500), "{:?}", begin.elapsed());
+}

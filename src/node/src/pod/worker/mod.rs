@@ -7,6 +7,7 @@
 
 mod end;
 mod facts;
+mod network;
 mod pass;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ use longshore_util::Tasks;
 use longshore_util::backoff::Backoff;
 use longshore_util::clock::SharedClock;
 
+pub(in crate::pod) use self::network::Network;
+pub use self::network::NetworkState;
 use super::inbox::{Inbox, merge_end};
 use super::observed::Observed;
 use super::plan::{BackoffRule, HeldBack, Wanted};
@@ -77,6 +80,7 @@ pub(super) struct Context {
     pub(super) backoff: BackoffRule,
     pub(super) tasks: Tasks,
     pub(super) changes: Arc<Changes>,
+    pub(super) network: Arc<Network>,
 }
 
 type Told = Box<dyn Fn() + Send + Sync>;
@@ -114,6 +118,7 @@ impl Context {
             stops: Slots::new(PARALLEL_STOPS),
             tasks,
             changes: Arc::default(),
+            network: Arc::default(),
         }
     }
 }
@@ -178,6 +183,7 @@ pub(super) struct Worker {
     /// Attempt of which the restart delay was last told in an event.
     pub(super) told: BTreeMap<String, u32>,
     pub(super) pulls: BTreeMap<String, Pull>,
+    network_told: Option<network::Told>,
     pub(super) wake_at: Option<Timestamp>,
     pub(super) published: Option<(Arc<PodStatus>, bool)>,
     /// Held by a create or start in flight, which goes on when its pass is interrupted.
@@ -218,6 +224,7 @@ impl Worker {
             held_back: Vec::new(),
             told: BTreeMap::new(),
             pulls: BTreeMap::new(),
+            network_told: None,
             wake_at: None,
             published: None,
             calls: Arc::default(),

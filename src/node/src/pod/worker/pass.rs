@@ -38,6 +38,9 @@ impl Worker {
             if let Some(at) = plan.wake {
                 self.wake_by(at);
             }
+            if self.waits_for_network(&plan) {
+                return;
+            }
             if !self.prepared && !self.prepare().await {
                 return;
             }

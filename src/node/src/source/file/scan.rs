@@ -122,7 +122,8 @@ impl Scanner {
             }
             keep
         });
-        self.passed_over.retain(|name| self.path.join(name).exists());
+        // A name that is now a good file is told again should it go bad.
+        self.passed_over.retain(|name| !present.contains_key(name) && self.path.join(name).symlink_metadata().is_ok());
         self.is_first = false;
         let pods = self.known.values().filter_map(|known| known.pod.clone()).collect();
         Ok(Scan { pods, again })
@@ -146,8 +147,8 @@ impl Scanner {
             let entry = entry?;
             let name = entry.file_name();
             if !is_manifest(&name) {
-                if !is_scratch(&name) && self.passed_over.len() < MAX_FILES && self.passed_over.insert(name) {
-                    tracing::warn!(file = %entry.path().display(), "not a manifest: only .yaml, .yml and .json are read");
+                if !is_scratch(&name) {
+                    self.pass_over(name, &entry.path(), "only .yaml, .yml and .json are read");
                 }
                 continue;
             }
@@ -158,12 +159,25 @@ impl Scanner {
             // Links are followed; a broken one, or a file that went away just now, is not there.
             match fs::metadata(entry.path()) {
                 Ok(metadata) if metadata.is_file() => drop(files.insert(name, (entry.path(), metadata))),
-                Ok(_) => {}
-                Err(error) => tracing::debug!(file = %entry.path().display(), %error, "manifest passed over"),
+                Ok(_) => self.pass_over(name, &entry.path(), "not a file"),
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !is_link(&entry) => {}
+                Err(error) => self.pass_over(name, &entry.path(), &error.to_string()),
             }
         }
         Ok(files)
     }
+
+    /// Tells once why a name is not read.
+    fn pass_over(&mut self, name: OsString, path: &Path, why: &str) {
+        if self.passed_over.len() < MAX_FILES && self.passed_over.insert(name) {
+            tracing::warn!(file = %path.display(), "not a manifest: {why}");
+        }
+    }
+}
+
+/// Says whether an entry of a folder is a symbolic link.
+fn is_link(entry: &fs::DirEntry) -> bool {
+    entry.file_type().is_ok_and(|kind| kind.is_symlink())
 }
 
 /// Reads a file and keeps what it says; what is wrong is told once per content. `false`: it changed meanwhile.

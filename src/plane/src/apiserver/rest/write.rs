@@ -11,9 +11,27 @@ use crate::apiserver::error::ApiError;
 use crate::apiserver::negotiate::{self, Wanted, answer, media_type, read_body};
 use crate::apiserver::object::meta;
 use crate::apiserver::patch::Patch;
-use crate::apiserver::registry::{DeleteOptions, ObjectList, Part};
+use crate::apiserver::registry::{DeleteOptions, ObjectList, Part, WriteOptions};
 use crate::apiserver::resources::Resource;
 use crate::apiserver::server::Api;
+
+/// What comes with a whole object.
+struct Sent {
+    wanted: Wanted,
+    options: WriteOptions,
+    object: Value,
+    unknown: fields::Unknown,
+}
+
+impl Sent {
+    async fn read(call: &Call, resource: &'static Resource, request: Request<Body>) -> Result<Self, ApiError> {
+        let wanted = wanted(request.headers())?;
+        let options = call.write_options()?;
+        let (_, object) = object(resource, request).await?;
+        let unknown = fields::check(call, resource, &object)?;
+        Ok(Self { wanted, options, object, unknown })
+    }
+}
 
 pub(super) async fn create(
     api: &Api,
@@ -21,10 +39,7 @@ pub(super) async fn create(
     resource: &'static Resource,
     request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
-    let wanted = wanted(request.headers())?;
-    let options = call.write_options()?;
-    let (_, object) = object(resource, request).await?;
-    let unknown = fields::check(call, resource, &object)?;
+    let Sent { wanted, options, object, unknown } = Sent::read(call, resource, request).await?;
     let made = api.registry().create(resource, call.namespace(resource), object, &options).await?;
     one(api, call, resource, StatusCode::CREATED, wanted, made).map(|response| unknown.told(response))
 }
@@ -36,13 +51,10 @@ pub(super) async fn update(
     part: Part,
     request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
-    let wanted = wanted(request.headers())?;
-    let options = call.write_options()?;
-    let (_, object) = object(resource, request).await?;
+    let Sent { wanted, options, object, unknown } = Sent::read(call, resource, request).await?;
     if meta(&object, "name").is_empty() {
         return Err(ApiError::bad_request("name must be provided"));
     }
-    let unknown = fields::check(call, resource, &object)?;
     let (written, new) =
         api.registry().update(resource, call.namespace(resource), call.name(), part, object, &options).await?;
     let code = if new { StatusCode::CREATED } else { StatusCode::OK };

@@ -46,10 +46,10 @@ pub trait Strategy: Sync + fmt::Debug {
     }
 }
 
-fn typed<'a, T>(object: &'a Value, again: bool) -> Result<Option<Value>, String>
+fn typed<T>(object: &Value, again: bool) -> Result<Option<Value>, String>
 where
-    T: serde::Deserialize<'a> + serde::Serialize,
+    T: serde::de::DeserializeOwned + serde::Serialize,
 {
-    let decoded = T::deserialize(object).map_err(|error| error.to_string())?;
+    let decoded = longshore_api::shape::read::<T>(object)?;
     if again { serde_json::to_value(decoded).map(Some).map_err(|error| error.to_string()) } else { Ok(None) }
 }

@@ -23,9 +23,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::plan::Operation;
 use super::state::{Limits, Shared, State};
-use super::types::{Draft, Entry, ListRequest, Listing, Revision};
-use super::watch::Watch;
-use super::{OpenError, Store, StoreError};
+use super::types::Entry;
+use super::{Keeper, OpenError, StoreError};
 use engine::Engine;
 use writer::{Message, Request};
 
@@ -89,12 +88,6 @@ impl DurableStore {
         Ok(Self { shared, requests, thread: Mutex::new(Some(thread)) })
     }
 
-    async fn write(&self, operation: Operation) -> Result<Entry, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        self.requests.send(Message::Write(Request { operation, reply })).await.map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?
-    }
-
     /// Waits until all accepted writes are done and the file is closed. Reads go on, later writes answer "closed".
     pub async fn close(&self) {
         // A failed send means that the thread has ended already.
@@ -108,36 +101,14 @@ impl DurableStore {
 }
 
 #[async_trait]
-impl Store for DurableStore {
-    fn get(&self, key: &str) -> Option<Entry> {
-        self.shared.read().get(key).cloned()
+impl Keeper for DurableStore {
+    fn shared(&self) -> &Shared {
+        &self.shared
     }
 
-    fn list(&self, request: &ListRequest<'_>) -> Result<Listing, StoreError> {
-        self.shared.read().list(request)
-    }
-
-    fn revision(&self) -> Revision {
-        self.shared.read().revision()
-    }
-
-    fn count(&self, prefix: &str) -> usize {
-        self.shared.read().count(prefix)
-    }
-
-    async fn create(&self, key: &str, draft: Draft) -> Result<Entry, StoreError> {
-        self.write(Operation::Create { key: key.into(), draft }).await
-    }
-
-    async fn update(&self, key: &str, expected: Revision, draft: Draft) -> Result<Entry, StoreError> {
-        self.write(Operation::Update { key: key.into(), expected, draft }).await
-    }
-
-    async fn delete(&self, key: &str, expected: Revision, last: Draft) -> Result<Entry, StoreError> {
-        self.write(Operation::Delete { key: key.into(), expected, last }).await
-    }
-
-    fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, StoreError> {
-        Watch::start(&self.shared, prefix, from)
+    async fn write(&self, operation: Operation) -> Result<Entry, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Message::Write(Request { operation, reply })).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
     }
 }
