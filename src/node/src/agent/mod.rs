@@ -193,6 +193,7 @@ impl Agent {
             pod_logs: config.pod_logs_dir.clone().into(),
             legacy_logs: LEGACY_LOGS.into(),
             pods_folder: root.join("pods"),
+            cleaning: options.cleaning,
         }
         .start(&tasks);
         follow_addresses(&node, &hands, &tasks);
@@ -254,7 +255,7 @@ fn follow_addresses(node: &NodeHandle, hands: &Arc<Hands>, tasks: &Tasks) {
     drop(spawn(tasks, "addresses", follow));
 }
 
-/// Lets pods know whether the runtime can give them a network.
+/// Lets pods know whether the runtime can give them a network, and that it answers again after it was away.
 fn follow_network(node: &NodeHandle, table: &PodTable, tasks: &Tasks) {
     let mut runtime = node.runtime();
     let token = tasks.token().clone();
@@ -266,6 +267,7 @@ fn follow_network(node: &NodeHandle, table: &PodTable, tasks: &Tasks) {
     // Before any source speaks: no pod must be tried without this being known.
     table.set_network(state(&runtime.borrow_and_update()));
     let table = table.clone();
+    let mut was_away = false;
     let follow = async move {
         loop {
             tokio::select! {
@@ -275,8 +277,14 @@ fn follow_network(node: &NodeHandle, table: &PodTable, tasks: &Tasks) {
                     return;
                 },
             }
-            let now = state(&runtime.borrow_and_update());
+            let (now, away) = {
+                let seen = runtime.borrow_and_update();
+                (state(&seen), seen.version.is_none() || !seen.is_ready())
+            };
             table.set_network(now);
+            if std::mem::replace(&mut was_away, away) && !away {
+                table.nudge_all();
+            }
         }
     };
     drop(spawn(tasks, "network", follow));

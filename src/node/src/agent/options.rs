@@ -10,6 +10,7 @@ use longshore_cri::{SharedImages, SharedRuntime, v1};
 use longshore_transport::client::Clients;
 use longshore_util::clock::SharedClock;
 
+use crate::gc::Cleaning;
 use crate::node::startup::StartupOptions;
 use crate::node::{NodeOptions, Reserved, Threshold};
 use crate::resource::CgroupDriver;
@@ -33,6 +34,8 @@ pub struct AgentOptions {
     pub clients: Option<Clients>,
     /// Wall-clock time.
     pub clock: SharedClock,
+    /// Which pods that no source wants are removed.
+    pub cleaning: Cleaning,
 }
 
 impl AgentOptions {

@@ -127,9 +127,14 @@ impl PodTable {
     /// Notes whether pods can get a network of their own; those that waited for one go on.
     pub fn set_network(&self, state: NetworkState) {
         if self.0.context.network.set(state) {
-            for entry in self.0.state.lock().pods.values() {
-                entry.inbox.nudge();
-            }
+            self.nudge_all();
+        }
+    }
+
+    /// Rings every bell: what workers waited for, like an answer of the runtime, may be there.
+    pub fn nudge_all(&self) {
+        for entry in self.0.state.lock().pods.values() {
+            entry.inbox.nudge();
         }
     }
 

@@ -246,7 +246,11 @@ impl ApiError {
                 Self::expired(format!("too old resource version: {requested} ({oldest})"))
             }
             StoreError::Future { requested, current } => Self::future_version(requested.0, current.0),
-            StoreError::Full { .. } | StoreError::Io { .. } | StoreError::Closed => Self::unavailable(error),
+            // No hint to try again soon: clients would wait for minutes instead of showing what is wrong.
+            StoreError::Full { .. } => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", error.to_string())
+            }
+            StoreError::Io { .. } | StoreError::Closed => Self::unavailable(error),
         }
     }
 

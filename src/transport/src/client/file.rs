@@ -236,13 +236,14 @@ impl Reader<'_> {
                 let chain = certificates_from_pem(&pem, &field).map_err(|error| self.pki(&field, error))?;
                 found.identity = self.facts(&field, &chain)?;
                 let key = private_key_from_pem(&key_pem, &key_field).map_err(|error| self.pki(&key_field, error))?;
-                rustls::sign::CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider())
-                    .map_err(|error| match error {
+                rustls::sign::CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider()).map_err(
+                    |error| match error {
                         rustls::Error::InconsistentKeys(_) => {
                             self.wrong(&key_field, format!("is not the key of {field}"))
                         }
                         error => self.wrong(&field, format!("cannot be used with its key: {error}")),
-                    })?;
+                    },
+                )?;
             }
         }
         Ok(found)
