@@ -1,5 +1,6 @@
 //! The node agent: takes pods from its sources and makes the runtime run them. Rooms are listed in docs/architecture.md.
 
+pub mod admit;
 pub mod agent;
 pub mod event;
 pub mod gc;
@@ -19,6 +20,7 @@ pub mod settings;
 pub mod source;
 pub mod status;
 pub mod telemetry;
+pub mod userns;
 pub mod volume;
 
 #[cfg(test)]

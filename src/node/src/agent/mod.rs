@@ -8,6 +8,7 @@
 
 mod error;
 mod facts;
+mod grounds;
 mod options;
 mod server;
 mod sources;
@@ -37,6 +38,7 @@ use crate::resource::{CgroupNames, CgroupTree};
 use crate::server::ServerHandle;
 use crate::status::StatusWriter;
 use crate::telemetry::{SharedTelemetry, Telemetry};
+use crate::userns::UserRanges;
 
 /// Where links to container logs stand, whatever the root is: log shippers look there.
 const LEGACY_LOGS: &str = "/var/log/containers";
@@ -116,7 +118,7 @@ impl Agent {
                 events: events.clone(),
                 telemetry: Arc::clone(&telemetry),
                 checks: vec![check],
-                pressure,
+                pressure: pressure.clone(),
             },
             &tasks,
         )
@@ -138,6 +140,8 @@ impl Agent {
                 parallel: config.max_parallel_image_pulls.and_then(|count| usize::try_from(count).ok()),
             }),
             events: events.clone(),
+            users: UserRanges::open(root.join("pods"), options.user_span(node.capacity().pods)?),
+            runtime: node.runtime(),
         }));
         let writer = match options.client() {
             Some(client) => StatusWriter::start(client, &tasks),
@@ -151,7 +155,7 @@ impl Agent {
         let table = PodTable::new(
             PodTableOptions {
                 node_name: options.node_name.clone(),
-                pod_limit: usize::try_from(node.capacity().pods).unwrap_or(usize::MAX),
+                grounds: Arc::new(grounds::Grounds::new(&options, &node, pressure.clone())),
                 runtime: Arc::clone(&options.runtime),
                 runtime_name: options.runtime_name().await,
                 prepare: Arc::clone(&hands) as Arc<dyn Prepare>,
@@ -196,6 +200,7 @@ impl Agent {
             cleaning: options.cleaning,
         }
         .start(&tasks);
+        grounds::follow(&node, pressure, &table, &tasks);
         follow_addresses(&node, &hands, &tasks);
         let server = server::start(&options, &node, &table, &telemetry, &tasks).await?;
         Ok(Self { tasks, journal, table, node, telemetry, writer, server })

@@ -39,12 +39,18 @@ pub struct PodFacts {
     /// Outcome of admission; absent = not yet decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<Verdict>,
+    /// What it holds of the node since it was admitted, so that it counts before its source has named it again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: longshore_api::resources::Amounts,
     /// Attempt number of the sandbox that is about to be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_intent: Option<u32>,
     /// Pod addresses; kept after the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ips: Vec<String>,
+    /// The sandbox that has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ips_of: Option<SandboxId>,
     /// Containers by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub containers: BTreeMap<String, ContainerFacts>,
@@ -102,6 +108,9 @@ pub struct ContainerFacts {
     /// Instances seen, newest first; the two newest are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<InstanceFacts>,
+    /// Highest attempt number of instances that were forgotten on purpose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<u32>,
     /// Its restart delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) backoff: Option<BackoffEntry>,

@@ -7,7 +7,6 @@
 //! A worker owns what it observed and the facts of its pod; others ring its bell. It must never start anything after
 //! its pod was told to end, and never make another pod wait.
 
-mod admit;
 pub mod config;
 mod container;
 mod hooks;
@@ -22,6 +21,7 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod wanted;
 mod worker;
 

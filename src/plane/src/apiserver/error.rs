@@ -43,6 +43,11 @@ impl Cause {
         Self { reason: "FieldValueRequired", message, field: field.into() }
     }
 
+    /// A value that names something which is not there.
+    pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
+        Self { reason: "FieldValueNotFound", message: format!("Not found: {value}"), field: field.into() }
+    }
+
     /// A value or change that is forbidden.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self { reason: "FieldValueForbidden", message: format!("Forbidden: {detail}"), field: field.into() }

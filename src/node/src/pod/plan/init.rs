@@ -112,7 +112,7 @@ fn verdict(member: &Member, instance: &Instance) -> Verdict {
         (_, InstanceState::Running) => Verdict::Wait,
         (Role::Sidecar, InstanceState::Exited) => Verdict::Again,
         (_, InstanceState::Exited) if !failed(instance) => Verdict::Through,
-        (_, InstanceState::Exited) if member.restart.wants(true) => Verdict::Again,
+        (_, InstanceState::Exited) if member.comes_back(instance) => Verdict::Again,
         (_, InstanceState::Exited) => Verdict::Failed,
         (Role::Sidecar, InstanceState::Unknown) => Verdict::Replace,
         (_, InstanceState::Unknown) if member.restart == super::Restart::Never => Verdict::Failed,

@@ -6,7 +6,9 @@
 //! nothing left to run   -> finish
 //! ```
 
+mod guests;
 mod init;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +16,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+
+pub(crate) use rules::ExitRule;
 
 use super::observed::{Instance, InstanceState, Observed};
 use crate::model::{ContainerId, SandboxId};
@@ -58,6 +62,8 @@ pub(crate) enum Role {
     Sidecar,
     /// A main container.
     App,
+    /// A guest that somebody put into the running pod to look around; it runs once.
+    Ephemeral,
 }
 
 /// A container of the spec, reduced to what decisions need.
@@ -71,6 +77,8 @@ pub(crate) struct Member {
     pub(crate) hash: String,
     /// Its own restart rule, resolved against the pod's.
     pub(crate) restart: Restart,
+    /// What its exit codes mean, before that rule is asked; the first match counts.
+    pub(crate) rules: Vec<ExitRule>,
 }
 
 /// A pod's spec, reduced to what decisions need.
@@ -84,6 +92,8 @@ pub(crate) struct Wanted {
     pub(crate) init: Vec<Member>,
     /// Main containers in spec order.
     pub(crate) apps: Vec<Member>,
+    /// Ephemeral containers in spec order.
+    pub(crate) ephemeral: Vec<Member>,
 }
 
 /// How long a container's next restart is held back.
@@ -182,6 +192,8 @@ pub(crate) enum KillReason {
     StateUnknown,
     /// A newer instance of the same name lives.
     Doubled,
+    /// An exit of another container restarts the whole pod.
+    PodRestarts,
 }
 
 /// One step.
@@ -195,6 +207,13 @@ pub(crate) enum Action {
         name: String,
         /// Why.
         reason: KillReason,
+    },
+    /// Forget a container that has ended, so that its name begins anew.
+    Remove {
+        /// Which.
+        id: ContainerId,
+        /// Its name.
+        name: String,
     },
     /// Stop a sandbox.
     StopSandbox(SandboxId),
@@ -246,6 +265,8 @@ pub(crate) struct Plan {
     pub(crate) finished: bool,
     /// All init containers are through.
     pub(crate) initialized: bool,
+    /// All containers are being put back to the beginning.
+    pub(crate) restarts_all: bool,
 }
 
 impl Plan {
@@ -263,6 +284,10 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
     match sandbox(input, &mut plan) {
         SandboxState::Good(id) => {
             doubled(input, &id, &mut plan);
+            if rules::restart_all(input, &id, &mut plan) {
+                return plan;
+            }
+            guests::start(input, &id, &mut plan);
             match init::progress(input, &id, &mut plan) {
                 init::Progress::Done => {
                     plan.initialized = true;
@@ -331,10 +356,7 @@ fn worth_a_new_sandbox(input: &Input<'_>) -> bool {
         return false;
     }
     let done = |member: &Member| {
-        input
-            .observed
-            .newest(&member.name)
-            .is_some_and(|c| c.state == InstanceState::Exited && !member.restart.wants(failed(c)))
+        input.observed.newest(&member.name).is_some_and(|c| c.state == InstanceState::Exited && !member.comes_back(c))
     };
     !input.wanted.apps.iter().all(done)
 }
@@ -376,7 +398,7 @@ fn apps(input: &Input<'_>, sandbox: Option<&SandboxId>, plan: &mut Plan) {
             }
             (Some(InstanceState::Exited), _) => {
                 if let Some(instance) = newest
-                    && member.restart.wants(failed(instance))
+                    && member.comes_back(instance)
                 {
                     over = false;
                     restart(input, member, instance, plan);

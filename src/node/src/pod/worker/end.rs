@@ -26,6 +26,7 @@ impl Worker {
         // Acknowledged: from here on nothing of the pod starts.
         self.pulls.clear();
         self.held_back.clear();
+        self.restarts_all = false;
         self.save();
         let calls = Arc::clone(&self.calls);
         if tokio::time::timeout(IN_FLIGHT, calls.lock()).await.is_err() {
@@ -54,6 +55,7 @@ impl Worker {
         self.stage = Stage::Ended;
         self.wake_at = None;
         self.shown.set_over();
+        self.table.room_appeared();
         self.publish(true);
         tracing::info!(pod = %self.desired.key, uid = %self.desired.uid, "pod ended");
     }

@@ -23,12 +23,17 @@ impl Worker {
         for index in 0..self.observed.containers.len() {
             self.note(index);
         }
-        if let Some(sandbox) = self.observed.newest_sandbox()
-            && !sandbox.ips.is_empty()
-            && self.facts.ips != sandbox.ips
-        {
-            self.facts.ips.clone_from(&sandbox.ips);
-            self.unsaved = true;
+        if let Some(sandbox) = self.observed.sandboxes.first_mut() {
+            let own = self.facts.ips_of.as_ref() == Some(&sandbox.id);
+            if sandbox.ips.is_empty() && sandbox.ready && own {
+                // A runtime that was started again may have forgotten it; the sandbox still has what it was given.
+                sandbox.ips.clone_from(&self.facts.ips);
+            }
+            if !sandbox.ips.is_empty() && (self.facts.ips != sandbox.ips || !own) {
+                self.facts.ips.clone_from(&sandbox.ips);
+                self.facts.ips_of = Some(sandbox.id.clone());
+                self.unsaved = true;
+            }
         }
         self.recall();
     }
