@@ -35,10 +35,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("telemetry", &[]),
     ("settings", &[]),
     ("event", &[]),
-    // Pure: the agent tells it of the node through a trait.
-    ("admit", &[]),
     ("logs", &[]),
-    ("userns", &[]),
     ("stats", &[]),
     ("cert", &[]),
     // Sources hand mirrors to their room; they reach pods through the sink in `model` only.
@@ -52,7 +49,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("resource", &["pod"]),
     // The journal keeps facts in the words of `pod`.
     ("journal", &["pod"]),
-    ("pod", &["admit", "event", "journal", "object", "image", "volume", "probe", "resource", "status", "logs"]),
+    ("pod", &["event", "journal", "object", "image", "volume", "probe", "resource", "status", "logs"]),
     // The writer stands behind a port of `pod` and listens to mirrors.
     ("status", &["pod", "mirror"]),
     ("gc", &["journal", "pod", "resource", "image", "volume"]),

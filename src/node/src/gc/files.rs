@@ -1,6 +1,5 @@
 //! Folders, links and control groups that pods have left behind.
 
-use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -8,20 +7,20 @@ use super::Collector;
 use crate::model::PodUid;
 
 impl Collector {
-    pub(super) async fn collect_files(&self, own: &BTreeSet<PodUid>) {
+    pub(super) async fn collect_files(&self) {
         for name in names(&self.pods_folder) {
             let uid = PodUid::from(name);
-            if self.may_remove(&uid, own)
+            if !self.table.knows(&uid)
                 && let Err(failure) = self.prepare.forget_uid(&uid).await
             {
                 tracing::warn!(%uid, error = %failure.message, "folder of a pod that is gone cannot be removed");
             }
         }
-        self.collect_logs(own);
+        self.collect_logs();
         self.collect_links();
         let Some(cgroups) = &self.cgroups else { return };
         for (uid, class) in cgroups.uids() {
-            if self.may_remove(&uid, own)
+            if !self.table.knows(&uid)
                 && let Err(error) = cgroups.remove_orphan(&uid, class)
             {
                 tracing::warn!(%uid, %error, "control group of a pod that is gone cannot be removed");
@@ -30,11 +29,11 @@ impl Collector {
     }
 
     /// Removes the logs of pods that are gone: folders named `<namespace>_<name>_<uid>`.
-    fn collect_logs(&self, own: &BTreeSet<PodUid>) {
+    fn collect_logs(&self) {
         for name in names(&self.pod_logs) {
             let parts: Vec<&str> = name.split('_').collect();
             let [_, _, uid] = parts.as_slice() else { continue };
-            if !self.may_remove(&PodUid::from(*uid), own) {
+            if self.table.knows(&PodUid::from(*uid)) {
                 continue;
             }
             let path = self.pod_logs.join(&name);
