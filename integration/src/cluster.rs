@@ -83,6 +83,11 @@ impl<'env> Cluster<'env> {
         self.plane.take().map_or(Ok(()), |mut plane| plane.kill())
     }
 
+    /// Replaces the fields of the configuration that the next agent is started with.
+    pub fn set_config(&mut self, config: serde_json::Map<String, Value>) {
+        self.options.config = config;
+    }
+
     fn data_dir(&self) -> PathBuf {
         self.env.directory().join("plane")
     }

@@ -98,6 +98,11 @@ fn record(cluster: &Cluster<'_>, golden: &Path, output: &Path, cases: &[String],
     Ok(text)
 }
 
+/// The names of all cases.
+pub fn all_cases() -> Result<Vec<String>> {
+    cases(&golden_directory(), &[])
+}
+
 fn cases(golden: &Path, only: &[String]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(golden.join("cases"))? {

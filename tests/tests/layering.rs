@@ -35,7 +35,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("telemetry", &[]),
     ("settings", &[]),
     ("event", &[]),
+    // Pure: the agent tells it of the node through a trait.
+    ("admit", &[]),
     ("logs", &[]),
+    ("userns", &[]),
     ("stats", &[]),
     ("cert", &[]),
     // Sources hand mirrors to their room; they reach pods through the sink in `model` only.
@@ -49,7 +52,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("resource", &["pod"]),
     // The journal keeps facts in the words of `pod`.
     ("journal", &["pod"]),
-    ("pod", &["event", "journal", "object", "image", "volume", "probe", "resource", "status", "logs"]),
+    ("pod", &["admit", "event", "journal", "object", "image", "volume", "probe", "resource", "status", "logs"]),
     // The writer stands behind a port of `pod` and listens to mirrors.
     ("status", &["pod", "mirror"]),
     ("gc", &["journal", "pod", "resource", "image", "volume"]),

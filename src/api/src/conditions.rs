@@ -20,6 +20,9 @@ pub const SCHEDULED: &str = "PodScheduled";
 /// The pod was ended for the node's own reasons; shared with other writers.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
+/// An exit took the whole pod back to its beginning, and that is not finished yet.
+pub const ALL_RESTARTING: &str = "AllContainersRestarting";
+
 /// Says whether a condition is the agent's alone.
 pub fn is_owned(kind: &str) -> bool {
     matches!(
@@ -31,7 +34,7 @@ pub fn is_owned(kind: &str) -> bool {
             | SCHEDULED
             | "PodResizePending"
             | "PodResizeInProgress"
-            | "AllContainersRestarting"
+            | ALL_RESTARTING
     )
 }
 
@@ -50,6 +53,11 @@ pub struct Facts<'a> {
     pub sandbox_ready: bool,
     /// Conditions that others wrote (readiness gates look here).
     pub others: &'a [PodCondition],
+}
+
+/// The condition of a pod that has a rule by which all its containers restart.
+pub fn all_restarting(now: bool) -> PodCondition {
+    condition(ALL_RESTARTING, now, now.then_some("RestartAllContainersStarted"), None)
 }
 
 /// Computes the owned conditions, without times and generation.

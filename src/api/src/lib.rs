@@ -16,6 +16,7 @@ pub mod kubelet_config;
 pub mod names;
 pub mod patch;
 pub mod phase;
+pub mod placement;
 pub mod podstatus;
 pub mod qos;
 pub mod quantity;

@@ -78,7 +78,7 @@ pub fn should_restart_init(spec: &PodSpec, container: &Container, exit_code: i32
 }
 
 fn rule_restarts(rule: &ContainerRestartRule, exit_code: i32) -> bool {
-    if rule.action != "Restart" {
+    if !matches!(rule.action.as_str(), "Restart" | "RestartAllContainers") {
         return false;
     }
     let Some(codes) = &rule.exit_codes else { return false };

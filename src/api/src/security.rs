@@ -1,8 +1,11 @@
 //! The effective security settings of a container: its own over the pod's, with the rules that combine them.
 
 use k8s_openapi::api::core::v1::{
-    AppArmorProfile, Capabilities, Container, PodSpec, SELinuxOptions, SeccompProfile, SecurityContext,
+    AppArmorProfile, Capabilities, Container, Pod, PodSpec, SELinuxOptions, SeccompProfile, SecurityContext,
 };
+
+/// Annotation prefix by which AppArmor profiles were given before there was a field.
+const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// A profile for system calls or for AppArmor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +39,6 @@ pub struct Effective {
     pub drop_capabilities: Vec<String>,
     /// System call profile.
     pub seccomp: Profile,
-    /// AppArmor profile; `None` where nothing is said.
-    pub app_armor: Option<Profile>,
     /// SELinux label parts.
     pub selinux: Option<SELinuxOptions>,
     /// `/proc` is shown whole: nothing is masked or read-only.
@@ -72,10 +73,6 @@ pub fn effective(spec: &PodSpec, container: Option<&SecurityContext>, seccomp_de
         add_capabilities: capabilities.add.unwrap_or_default(),
         drop_capabilities: capabilities.drop.unwrap_or_default(),
         seccomp,
-        app_armor: container
-            .and_then(|own| own.app_armor_profile.as_ref())
-            .or_else(|| pod.and_then(|pod| pod.app_armor_profile.as_ref()))
-            .map(app_armor_profile),
         selinux: container
             .and_then(|own| own.se_linux_options.clone())
             .or_else(|| pod.and_then(|pod| pod.se_linux_options.clone())),
@@ -89,6 +86,23 @@ fn seccomp_profile(profile: &SeccompProfile) -> Profile {
 
 fn app_armor_profile(profile: &AppArmorProfile) -> Profile {
     named_profile(&profile.type_, profile.localhost_profile.as_deref())
+}
+
+/// The AppArmor profile of a container: its own field, the pod's, then the annotation of old; `None` = nothing is said.
+pub fn app_armor(pod: &Pod, spec: &PodSpec, name: &str, container: Option<&SecurityContext>) -> Option<Profile> {
+    let field = container
+        .and_then(|own| own.app_armor_profile.as_ref())
+        .or_else(|| spec.security_context.as_ref().and_then(|pod| pod.app_armor_profile.as_ref()));
+    if let Some(field) = field {
+        return Some(app_armor_profile(field));
+    }
+    let annotations = pod.metadata.annotations.as_ref()?;
+    match annotations.get(&format!("{APP_ARMOR_ANNOTATION}{name}"))?.as_str() {
+        "" => None,
+        "runtime/default" => Some(Profile::RuntimeDefault),
+        "unconfined" => Some(Profile::Unconfined),
+        other => Some(Profile::Localhost(other.strip_prefix("localhost/").unwrap_or(other).to_owned())),
+    }
 }
 
 fn named_profile(kind: &str, localhost: Option<&str>) -> Profile {
@@ -127,18 +141,20 @@ pub enum ImageUser {
 }
 
 /// Refuses root where `runAsNonRoot` is set; the error is the message for the container's status.
-pub fn check_non_root(settings: &Effective, image: &ImageUser, pod: &str, container: &str) -> Result<(), String> {
+pub fn check_non_root(settings: &Effective, image: &ImageUser, pod: &str, container: &Container) -> Result<(), String> {
     if !settings.run_as_non_root {
         return Ok(());
     }
-    let place = format!("(pod: {pod:?}, container: {container})");
+    let place = format!("(pod: {pod:?}, container: {})", container.name);
     match (settings.run_as_user, image) {
         (Some(0), _) => Err(format!("container's runAsUser breaks non-root policy {place}")),
         (Some(_), _) => Ok(()),
         (None, ImageUser::Id(0)) => Err(format!("container has runAsNonRoot and image will run as root {place}")),
         (None, ImageUser::Id(_)) => Ok(()),
         (None, ImageUser::Name(name)) => Err(format!(
-            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root {place}"
+            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root {place}; \
+             set securityContext.runAsUser to the number of {name} in image {}",
+            container.image.as_deref().unwrap_or_default()
         )),
     }
 }
@@ -180,6 +196,27 @@ mod tests {
     }
 
     #[test]
+    fn an_app_armor_profile_is_the_containers_then_the_pods_then_the_annotation() {
+        let of = |annotation: &str, pod: Value, container: Value| {
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/c": annotation}},
+                "spec": {"containers": [], "securityContext": pod}}))
+            .unwrap();
+            let container: SecurityContext = serde_json::from_value(container).unwrap();
+            app_armor(&pod, pod.spec.as_ref().unwrap(), "c", Some(&container))
+        };
+        let field = |kind: &str, name: &str| json!({"appArmorProfile": {"type": kind, "localhostProfile": name}});
+        let local = |name: &str| Some(Profile::Localhost(name.to_owned()));
+        let own = field("Localhost", "a");
+        assert_eq!(of("unconfined", field("RuntimeDefault", ""), own), local("a"));
+        assert_eq!(of("unconfined", field("RuntimeDefault", ""), json!({})), Some(Profile::RuntimeDefault));
+        assert_eq!(of("localhost/b", json!({}), json!({})), local("b"));
+        assert_eq!(of("runtime/default", json!({}), json!({})), Some(Profile::RuntimeDefault));
+        assert_eq!(of("unconfined", json!({}), json!({})), Some(Profile::Unconfined));
+        assert_eq!(of("", json!({}), json!({})), None);
+    }
+
+    #[test]
     fn groups_start_with_the_volumes_group() {
         let spec: PodSpec = serde_json::from_value(json!({"containers": [],
             "securityContext": {"fsGroup": 2000, "supplementalGroups": [4000, 5000]}}))
@@ -191,14 +228,17 @@ mod tests {
     fn non_root_texts_are_as_recorded() {
         let strict = json!({"runAsNonRoot": true});
         let check = |container: Value, image: ImageUser| {
-            check_non_root(&effective_of(json!({"containers": []}), container), &image, "p_ns(u)", "c")
+            let named = Container { name: "c".into(), image: Some("app:1".into()), ..Container::default() };
+            check_non_root(&effective_of(json!({"containers": []}), container), &image, "p_ns(u)", &named)
         };
         assert_eq!(
             check(strict.clone(), ImageUser::Id(0)).unwrap_err(),
             "container has runAsNonRoot and image will run as root (pod: \"p_ns(u)\", container: c)"
         );
-        assert!(
-            check(strict.clone(), ImageUser::Name("app".to_owned())).unwrap_err().contains("non-numeric user (app)")
+        assert_eq!(
+            check(strict.clone(), ImageUser::Name("app".to_owned())).unwrap_err(),
+            "container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root \
+             (pod: \"p_ns(u)\", container: c); set securityContext.runAsUser to the number of app in image app:1"
         );
         assert!(check(strict, ImageUser::Id(5)).is_ok());
         assert!(check(json!({"runAsNonRoot": true, "runAsUser": 0}), ImageUser::Id(5)).is_err());

@@ -6,7 +6,6 @@ mod endpoint;
 mod error;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
-pub mod health;
 pub mod labels;
 mod redact;
 mod rpcs;

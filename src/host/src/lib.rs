@@ -4,5 +4,4 @@ pub mod mount;
 pub mod notify;
 pub mod oci;
 pub mod path;
-pub mod process;
 pub mod tune;

@@ -100,7 +100,7 @@ impl Requirement {
     }
 
     /// Says whether a label of that value (or its absence) fulfils the requirement.
-    fn accepts(&self, value: Option<&str>) -> bool {
+    pub fn accepts(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.iter().any(|wanted| wanted == value);
         let bound = || self.values.first().and_then(|bound| bound.parse::<i64>().ok());
         match self.operator {

@@ -199,6 +199,13 @@ impl FakeRuntime {
         self.control.sandbox_ended(sandbox_id);
     }
 
+    /// Forgets the address of a sandbox that runs on, as some runtimes do when they are started again.
+    pub fn lose_address(&self, sandbox_id: &str) {
+        if let Some(sandbox) = self.control.state.lock().sandboxes.get_mut(sandbox_id) {
+            sandbox.status.network = Some(v1::PodSandboxNetworkStatus::default());
+        }
+    }
+
     /// Loses all events from now on, or tells them again. Some runtimes do lose events.
     pub fn mute_events(&self, mute: bool) {
         self.control.state.lock().mute = mute;

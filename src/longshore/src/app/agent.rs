@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use longshore_api::flags::Flags;
 use longshore_cri::{ClientOptions, CriClient, RuntimeMetrics};
 use longshore_node::agent::{Agent, AgentOptions};
+use longshore_node::gc::Cleaning;
 use longshore_node::node::KUBELET_VERSION;
 use longshore_node::settings::{self, Settings};
 use longshore_transport::client::{Clients, ClientsOptions, Kubeconfig, Rate, explain};
@@ -31,7 +32,7 @@ pub(crate) struct AgentRun {
 
 impl AgentRun {
     /// Starts it; neither the runtime nor the apiserver need to be there yet.
-    pub(crate) async fn start(settings: Settings, tasks: &Tasks) -> Result<Self> {
+    pub(crate) async fn start(settings: Settings, cleaning: Cleaning, tasks: &Tasks) -> Result<Self> {
         let calls = RuntimeMetrics::default();
         let (runtime, images) = connect_runtime(&settings, calls.clone()).await?;
         let node_name = node_name(&settings)?;
@@ -52,6 +53,7 @@ impl AgentRun {
             images: Arc::new(images),
             clients,
             clock: Arc::new(SystemClock),
+            cleaning,
         };
         let agent = Box::pin(Agent::start(options, tasks.child())).await.context("start the node agent")?;
         agent.telemetry().register(|registry| calls.register(registry));

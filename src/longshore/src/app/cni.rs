@@ -32,6 +32,14 @@ pub(crate) fn plugin_folder() -> Option<PathBuf> {
     PLUGIN_FOLDERS.iter().map(PathBuf::from).find(|folder| PLUGINS.iter().all(|plugin| folder.join(plugin).exists()))
 }
 
+/// Returns, of a folder that holds some plugins, those that it lacks.
+pub(crate) fn partial_folder() -> Option<(PathBuf, Vec<&'static str>)> {
+    PLUGIN_FOLDERS.iter().map(PathBuf::from).find_map(|folder| {
+        let missing: Vec<_> = PLUGINS.into_iter().filter(|plugin| !folder.join(plugin).exists()).collect();
+        (missing.len() < PLUGINS.len()).then_some((folder, missing))
+    })
+}
+
 /// Returns the machine's own configuration file, if there is one.
 pub(crate) fn system_config() -> Option<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(SYSTEM_CONFIG)

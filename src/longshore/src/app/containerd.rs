@@ -159,6 +159,8 @@ fn last_error_line(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let line = text.lines().rev().find(|line| line.contains("level=fatal") || line.contains("level=error"));
     let line = line.or_else(|| text.lines().rev().find(|line| line.starts_with("containerd:")));
+    // A program that never came as far as its own log says why in its own way.
+    let line = line.or_else(|| text.lines().rev().find(|line| !line.trim().is_empty()));
     line.map(|line| format!(": {}", line.split_once("msg=").map_or(line, |(_, message)| message))).unwrap_or_default()
 }
 

@@ -54,6 +54,7 @@ pub(crate) struct Wanted {
 /// Looks at everything.
 pub(crate) async fn check(wanted: &Wanted) -> Vec<Finding> {
     let mut findings = vec![root(), kernel(), cgroups(), overlay(), swap(), disk(&wanted.data)];
+    findings.push(forwarding(wanted.runtime_endpoint.is_none() && cni::system_config().is_none()));
     if wanted.runtime_endpoint.is_none() {
         findings.push(containerd_program().await);
         for (name, program, package) in [
@@ -174,9 +175,26 @@ fn overlay() -> Finding {
 }
 
 fn swap() -> Finding {
-    let lines = std::fs::read_to_string("/proc/swaps").map_or(0, |text| text.lines().skip(1).count());
-    let (level, found) = if lines == 0 { (Level::Ok, "off") } else { (Level::Warning, "on") };
+    let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let devices: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    let (level, found) = match devices.as_slice() {
+        [] => (Level::Ok, "off".to_owned()),
+        devices => (Level::Warning, format!("on: {}", devices.join(", "))),
+    };
     mended(finding(level, "swap", found, "off: memory limits are not exact with it"), "swapoff -a")
+}
+
+/// Pods with addresses of their own reach others through the node. Our own network turns forwarding on with its first
+/// pod, that of somebody else may rely on it.
+fn forwarding(own_network: bool) -> Finding {
+    let value = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap_or_default().trim().to_owned();
+    let level = if value == "1" || own_network { Level::Ok } else { Level::Warning };
+    let found = match value.as_str() {
+        "1" => "on".to_owned(),
+        "0" if own_network => "off; turned on with the first pod".to_owned(),
+        other => format!("net.ipv4.ip_forward = {other}"),
+    };
+    mended(finding(level, "IPv4 forwarding", found, "net.ipv4.ip_forward = 1"), "sysctl -w net.ipv4.ip_forward=1")
 }
 
 fn disk(data: &Path) -> Finding {
@@ -197,7 +215,10 @@ fn disk(data: &Path) -> Finding {
                 format!("free space on {}, or use --data-dir", there.display()),
             )
         }
-        Err(error) => finding(Level::Warning, "disk", format!("{}: {error}", there.display()), WANTED),
+        Err(error) => mended(
+            finding(Level::Warning, "disk", format!("{}: {error}", there.display()), WANTED),
+            format!("see what stands there: df {}", there.display()),
+        ),
     }
 }
 
@@ -229,7 +250,10 @@ fn cni_plugins() -> Finding {
     let mut result = match cni::plugin_folder() {
         Some(folder) => finding(Level::Ok, "CNI plugins", folder.display().to_string(), WANTED),
         None => {
-            let found = format!("not in {}", cni::PLUGIN_FOLDERS.join(", "));
+            let found = match cni::partial_folder() {
+                Some((folder, missing)) => format!("no {} in {}", missing.join(", "), folder.display()),
+                None => format!("not in {}", cni::PLUGIN_FOLDERS.join(", ")),
+            };
             finding(Level::Blocker, "CNI plugins", found, WANTED)
         }
     };

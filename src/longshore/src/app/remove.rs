@@ -97,33 +97,47 @@ async fn stop_up(paths: &Paths, pid: i32) -> Result<()> {
     anyhow::bail!("process {pid} does not end")
 }
 
-/// Stops and removes all pods in our runtime; it is started for that when it does not run.
+/// Stops and removes all pods in our runtime, which is started for that when it does not run, and ours in one of others.
 async fn remove_pods(paths: &Paths, progress: &Progress) -> Result<BTreeSet<RemovedPod>> {
-    let foreign = std::fs::read_to_string(paths.adopted()).ok().map(|text| text.trim().to_owned());
-    let ours = containerd::process(paths).is_some() || paths.containerd_config().exists();
-    let endpoint = match (&foreign, ours) {
-        (Some(endpoint), false) => endpoint.clone(),
-        (None, false) => return Ok(BTreeSet::new()),
-        (_, true) => {
-            if let Some(installed) = containerd::installed().await {
-                let config = cni::system_config().map_or_else(|| paths.cni(), |_| PathBuf::from(cni::SYSTEM_CONFIG));
-                containerd::ensure(paths, &installed, &config).await?;
-            }
-            containerd::endpoint(paths)
+    let mut pods = BTreeSet::new();
+    if containerd::process(paths).is_some() || paths.containerd_config().exists() {
+        if let Some(installed) = containerd::installed().await {
+            let config = cni::system_config().map_or_else(|| paths.cni(), |_| PathBuf::from(cni::SYSTEM_CONFIG));
+            containerd::ensure(paths, &installed, &config).await?;
         }
-    };
+        pods.extend(remove_pods_of(&containerd::endpoint(paths), |_| true, progress).await?.0);
+    }
+    if let Ok(endpoint) = std::fs::read_to_string(paths.adopted()) {
+        // In a runtime of others only what our agent's root knows is ours to remove.
+        let ours = |uid: &str| is_plain(uid) && paths.kubelet.join("pods").join(uid).exists();
+        let (removed, all) = remove_pods_of(endpoint.trim(), ours, progress).await?;
+        pods.extend(removed);
+        if all {
+            // Nothing of ours is in it any more: the next `up` looks at it anew.
+            drop(std::fs::remove_file(paths.adopted()));
+        }
+    }
+    Ok(pods)
+}
+
+/// Says whether a uid can be the name of a folder.
+fn is_plain(uid: &str) -> bool {
+    !uid.is_empty() && !uid.contains(['/', '.'])
+}
+
+/// Removes the pods of one runtime that are ours; tells which went and whether all did.
+async fn remove_pods_of(
+    endpoint: &str,
+    ours: impl Fn(&str) -> bool,
+    progress: &Progress,
+) -> Result<(BTreeSet<RemovedPod>, bool)> {
     let options = ClientOptions { request_timeout: Duration::from_secs(30), ..ClientOptions::default() };
-    let client = CriClient::connect(&endpoint, options)?;
+    let client = CriClient::connect(endpoint, options)?;
     let sandboxes = client.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?.items;
-    let sandboxes: Vec<v1::PodSandbox> = sandboxes
-        .into_iter()
-        .filter(|sandbox| {
-            // In a runtime that is not ours, only what our agent's root knows is ours to remove.
-            sandbox.labels.get(labels::POD_UID).is_some_and(|uid| ours || paths.kubelet.join("pods").join(uid).exists())
-        })
-        .collect();
+    let sandboxes: Vec<v1::PodSandbox> =
+        sandboxes.into_iter().filter(|one| one.labels.get(labels::POD_UID).is_some_and(|uid| ours(uid))).collect();
     if sandboxes.is_empty() {
-        return Ok(BTreeSet::new());
+        return Ok((BTreeSet::new(), true));
     }
     progress.say(&format!("  stopping {} pods", sandboxes.len()));
     let containers = client.list_containers(v1::ListContainersRequest::default()).await?.containers;
@@ -147,10 +161,10 @@ async fn remove_pods(paths: &Paths, progress: &Progress) -> Result<BTreeSet<Remo
             Err(error) => failures.push(super::fail::chain(&error)),
         }
     }
-    for failure in failures {
+    for failure in &failures {
         progress.say(&format!("  warning: {failure}"));
     }
-    Ok(pods)
+    Ok((pods, failures.is_empty()))
 }
 
 async fn remove_pod(client: CriClient, sandbox: v1::PodSandbox, containers: Vec<String>) -> Result<RemovedPod> {
@@ -210,7 +224,7 @@ fn below(root: i32) -> Vec<i32> {
 }
 
 fn remove_pod_files(paths: &Paths, pod: &RemovedPod) -> Result<()> {
-    if pod.uid.is_empty() || pod.uid.contains(['/', '.']) {
+    if !is_plain(&pod.uid) {
         return Ok(());
     }
     let directory = paths.kubelet.join("pods").join(&pod.uid);
@@ -249,7 +263,10 @@ fn remove_pod_cgroups(pods: &BTreeSet<RemovedPod>) {
                 drop(std::fs::remove_dir(level));
             }
         }
-        for level in ["kubepods/besteffort", "kubepods/burstable", "kubepods"] {
+        // Only after pods of ours: an empty level may be somebody else's.
+        let levels: &[&str] =
+            if pods.is_empty() { &[] } else { &["kubepods/besteffort", "kubepods/burstable", "kubepods"] };
+        for level in levels {
             drop(std::fs::remove_dir(root.join(level)));
         }
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use longshore_cri::{ClientOptions, CriClient, RuntimeService as _, labels, v1};
 use longshore_host::oci::{PAUSE_IMAGE, pause_archive};
+use longshore_node::gc::Cleaning;
 use longshore_util::Tasks;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -157,6 +158,7 @@ struct Runtime {
 
 async fn prepare_runtime(options: &UpOptions, progress: &Progress) -> Result<Runtime> {
     let paths = &options.paths;
+    one_runtime(paths, options.runtime_endpoint.as_deref())?;
     let socket: PathBuf;
     let endpoint = match &options.runtime_endpoint {
         Some(endpoint) => {
@@ -218,7 +220,21 @@ async fn containerd_like(client: &CriClient) -> bool {
     client.check().await.is_ok_and(|version| version.runtime_name == "containerd")
 }
 
-/// A runtime with pods of somebody else is refused: the agent would remove them as strangers.
+/// The node's pods are in one runtime: in another they would be made a second time.
+fn one_runtime(paths: &Paths, wanted: Option<&str>) -> Result<()> {
+    let adopted = std::fs::read_to_string(paths.adopted()).ok().map(|text| text.trim().to_owned());
+    let other = match (adopted, wanted) {
+        (Some(adopted), wanted) if wanted != Some(adopted.as_str()) => adopted,
+        (None, Some(_)) if containerd::process(paths).is_some() => containerd::endpoint(paths),
+        (Some(_) | None, _) => return Ok(()),
+    };
+    Err(Hint::error(
+        format!("this node's pods are in {other}"),
+        "longshore down removes them (with --purge also if that runtime is gone), then another can be used",
+    ))
+}
+
+/// A runtime with pods of somebody else is refused: two agents would be at each other's addresses, ports and names.
 async fn refuse_strangers(paths: &Paths, endpoint: &str, client: &CriClient) -> Result<()> {
     let adopted = std::fs::read_to_string(paths.adopted()).is_ok_and(|text| text.trim() == endpoint);
     if !adopted {
@@ -255,7 +271,9 @@ async fn run_node(options: &UpOptions, runtime: &Runtime, tasks: &Tasks, progres
             flags.extend(options.agent_flags.iter().cloned());
             let flags = longshore_api::flags::parse(&flags)?;
             let settings = settings(&flags)?;
-            let agent = AgentRun::start(settings, tasks).await?;
+            // Whoever used this machine before may want its pods, logs and volumes back.
+            let cleaning = if options.runtime_endpoint.is_some() { Cleaning::OwnPods } else { Cleaning::OwnRuntime };
+            let agent = AgentRun::start(settings, cleaning, tasks).await?;
             Ok((agent, format!("watches pods of node {node}")))
         })
         .await?;
@@ -367,11 +385,25 @@ async fn demo_address(client: &kube::Client) -> Result<SocketAddr> {
     };
     match tokio::time::timeout(ANSWER, ready).await {
         Ok(address) => Ok(address),
-        Err(_) => Err(Hint::error(
-            format!("the sample is not Ready after {} s {last}", ANSWER.as_secs()),
-            "longshore get pods -A; longshore ps",
-        )),
+        Err(_) => {
+            // What holds up a pod before it has containers stands in its events alone.
+            let why = if last.is_empty() { last_warning(client, "hello").await } else { last };
+            Err(Hint::error(
+                format!("the sample is not Ready after {} s: {why}", ANSWER.as_secs()),
+                "longshore get pods -A; longshore ps",
+            ))
+        }
     }
+}
+
+/// The newest warning about a pod of the namespace `default`.
+async fn last_warning(client: &kube::Client, pod: &str) -> String {
+    use k8s_openapi::api::core::v1::Event;
+    let events: kube::Api<Event> = kube::Api::namespaced(client.clone(), "default");
+    let fields = format!("involvedObject.name={pod},type=Warning");
+    let list = events.list(&kube::api::ListParams::default().fields(&fields)).await;
+    let newest = list.ok().and_then(|list| list.items.into_iter().max_by_key(|event| event.last_timestamp.clone()));
+    newest.and_then(|event| event.message).unwrap_or_else(|| "no event tells why".to_owned())
 }
 
 fn what_now(paths: &Paths, demo: bool, progress: &Progress) {

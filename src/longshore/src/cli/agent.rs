@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use longshore_api::flags::VersionRequest;
+use longshore_node::gc::Cleaning;
 use longshore_node::node::KUBELET_VERSION;
 use longshore_util::Tasks;
 
@@ -39,7 +40,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     logging::start(format, logging.verbosity, false);
     runtime::block_on(async {
         let tasks = Tasks::new();
-        let agent = AgentRun::start(settings, &tasks).await?;
+        let agent = AgentRun::start(settings, Cleaning::Everything, &tasks).await?;
         let outcome = up::until_told(&tasks).await;
         agent.stop().await;
         tasks.cancel();

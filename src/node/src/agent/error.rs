@@ -12,6 +12,9 @@ pub enum AgentError {
     /// The journal cannot be opened.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The ids of pods with users of their own cannot be told.
+    #[error(transparent)]
+    Users(#[from] crate::userns::SpanError),
     /// The server cannot be started.
     #[error(transparent)]
     Server(#[from] crate::server::StartError),

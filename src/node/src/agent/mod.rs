@@ -8,6 +8,7 @@
 
 mod error;
 mod facts;
+mod grounds;
 mod options;
 mod server;
 mod sources;
@@ -33,11 +34,11 @@ use crate::node::{NodeDeps, NodeHandle, Pressure, ReadyCheck, RuntimeState};
 use crate::object::Objects;
 use crate::observe::{Observer, ObserverMetrics, ObserverOptions};
 use crate::pod::{Found, NetworkState, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink};
-use crate::probe::{Probes, ProbesOptions};
 use crate::resource::{CgroupNames, CgroupTree};
 use crate::server::ServerHandle;
 use crate::status::StatusWriter;
 use crate::telemetry::{SharedTelemetry, Telemetry};
+use crate::userns::UserRanges;
 
 /// Where links to container logs stand, whatever the root is: log shippers look there.
 const LEGACY_LOGS: &str = "/var/log/containers";
@@ -117,7 +118,7 @@ impl Agent {
                 events: events.clone(),
                 telemetry: Arc::clone(&telemetry),
                 checks: vec![check],
-                pressure,
+                pressure: pressure.clone(),
             },
             &tasks,
         )
@@ -139,6 +140,8 @@ impl Agent {
                 parallel: config.max_parallel_image_pulls.and_then(|count| usize::try_from(count).ok()),
             }),
             events: events.clone(),
+            users: UserRanges::open(root.join("pods"), options.user_span(node.capacity().pods)?),
+            runtime: node.runtime(),
         }));
         let writer = match options.client() {
             Some(client) => StatusWriter::start(client, &tasks),
@@ -149,19 +152,10 @@ impl Agent {
             Some(tree) => Arc::clone(tree) as Arc<dyn PodCgroups>,
             None => Arc::new(crate::resource::NoCgroups),
         };
-        let probes = Probes::start(
-            ProbesOptions {
-                runtime: Arc::clone(&options.runtime),
-                events: events.clone(),
-                metrics: telemetry.probes.clone(),
-                clock: Arc::clone(&options.clock),
-            },
-            &tasks,
-        );
         let table = PodTable::new(
             PodTableOptions {
                 node_name: options.node_name.clone(),
-                pod_limit: usize::try_from(node.capacity().pods).unwrap_or(usize::MAX),
+                grounds: Arc::new(grounds::Grounds::new(&options, &node, pressure.clone())),
                 runtime: Arc::clone(&options.runtime),
                 runtime_name: options.runtime_name().await,
                 prepare: Arc::clone(&hands) as Arc<dyn Prepare>,
@@ -169,7 +163,6 @@ impl Agent {
                 statuses: Arc::new(writer.clone()) as Arc<dyn StatusSink>,
                 events: events.clone(),
                 metrics: telemetry.pods.clone(),
-                probes: probes.clone(),
                 journal: journal.clone(),
                 clock: Arc::clone(&options.clock),
                 legacy_logs: LEGACY_LOGS.into(),
@@ -190,7 +183,6 @@ impl Agent {
             &tasks,
         );
         follow_network(&node, &table, &tasks);
-        probes.connect(Arc::new(table.clone()));
         let expect = observer.clone();
         table.on_change(move || expect.expect());
         drop(observed.set(observer));
@@ -205,8 +197,10 @@ impl Agent {
             pod_logs: config.pod_logs_dir.clone().into(),
             legacy_logs: LEGACY_LOGS.into(),
             pods_folder: root.join("pods"),
+            cleaning: options.cleaning,
         }
         .start(&tasks);
+        grounds::follow(&node, pressure, &table, &tasks);
         follow_addresses(&node, &hands, &tasks);
         let server = server::start(&options, &node, &table, &telemetry, &tasks).await?;
         Ok(Self { tasks, journal, table, node, telemetry, writer, server })
@@ -266,7 +260,7 @@ fn follow_addresses(node: &NodeHandle, hands: &Arc<Hands>, tasks: &Tasks) {
     drop(spawn(tasks, "addresses", follow));
 }
 
-/// Lets pods know whether the runtime can give them a network.
+/// Lets pods know whether the runtime can give them a network, and that it answers again after it was away.
 fn follow_network(node: &NodeHandle, table: &PodTable, tasks: &Tasks) {
     let mut runtime = node.runtime();
     let token = tasks.token().clone();
@@ -278,6 +272,7 @@ fn follow_network(node: &NodeHandle, table: &PodTable, tasks: &Tasks) {
     // Before any source speaks: no pod must be tried without this being known.
     table.set_network(state(&runtime.borrow_and_update()));
     let table = table.clone();
+    let mut was_away = false;
     let follow = async move {
         loop {
             tokio::select! {
@@ -287,8 +282,14 @@ fn follow_network(node: &NodeHandle, table: &PodTable, tasks: &Tasks) {
                     return;
                 },
             }
-            let now = state(&runtime.borrow_and_update());
+            let (now, away) = {
+                let seen = runtime.borrow_and_update();
+                (state(&seen), seen.version.is_none() || !seen.is_ready())
+            };
             table.set_network(now);
+            if std::mem::replace(&mut was_away, away) && !away {
+                table.nudge_all();
+            }
         }
     };
     drop(spawn(tasks, "network", follow));

@@ -10,10 +10,12 @@ use longshore_cri::{SharedImages, SharedRuntime, v1};
 use longshore_transport::client::Clients;
 use longshore_util::clock::SharedClock;
 
+use crate::gc::Cleaning;
 use crate::node::startup::StartupOptions;
 use crate::node::{NodeOptions, Reserved, Threshold};
 use crate::resource::CgroupDriver;
 use crate::settings::Settings;
+use crate::userns::{Span, SpanError};
 
 /// How long a question to the runtime may delay the start.
 const ASK_WITHIN: Duration = Duration::from_secs(2);
@@ -33,6 +35,8 @@ pub struct AgentOptions {
     pub clients: Option<Clients>,
     /// Wall-clock time.
     pub clock: SharedClock,
+    /// Which pods that no source wants are removed.
+    pub cleaning: Cleaning,
 }
 
 impl AgentOptions {
@@ -47,6 +51,12 @@ impl AgentOptions {
     /// Cap of the restart delay; zero = the usual one.
     pub(super) fn restart_cap(&self) -> Duration {
         self.settings.config.crash_loop_back_off.max_container_restart_period.as_std()
+    }
+
+    /// Which ids are for pods with users of their own.
+    pub(super) fn user_span(&self, pods: u64) -> Result<Span, SpanError> {
+        let per_pod = self.settings.config.user_namespaces.ids_per_pod;
+        Span::of_machine(u64::try_from(per_pod).unwrap_or(0), pods)
     }
 
     /// The driver that the runtime tells, else the configured one.

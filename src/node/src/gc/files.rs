@@ -1,5 +1,6 @@
 //! Folders, links and control groups that pods have left behind.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -7,20 +8,20 @@ use super::Collector;
 use crate::model::PodUid;
 
 impl Collector {
-    pub(super) async fn collect_files(&self) {
+    pub(super) async fn collect_files(&self, own: &BTreeSet<PodUid>) {
         for name in names(&self.pods_folder) {
             let uid = PodUid::from(name);
-            if !self.table.knows(&uid)
+            if self.may_remove(&uid, own)
                 && let Err(failure) = self.prepare.forget_uid(&uid).await
             {
                 tracing::warn!(%uid, error = %failure.message, "folder of a pod that is gone cannot be removed");
             }
         }
-        self.collect_logs();
+        self.collect_logs(own);
         self.collect_links();
         let Some(cgroups) = &self.cgroups else { return };
         for (uid, class) in cgroups.uids() {
-            if !self.table.knows(&uid)
+            if self.may_remove(&uid, own)
                 && let Err(error) = cgroups.remove_orphan(&uid, class)
             {
                 tracing::warn!(%uid, %error, "control group of a pod that is gone cannot be removed");
@@ -29,11 +30,11 @@ impl Collector {
     }
 
     /// Removes the logs of pods that are gone: folders named `<namespace>_<name>_<uid>`.
-    fn collect_logs(&self) {
+    fn collect_logs(&self, own: &BTreeSet<PodUid>) {
         for name in names(&self.pod_logs) {
             let parts: Vec<&str> = name.split('_').collect();
             let [_, _, uid] = parts.as_slice() else { continue };
-            if self.table.knows(&PodUid::from(*uid)) {
+            if !self.may_remove(&PodUid::from(*uid), own) {
                 continue;
             }
             let path = self.pod_logs.join(&name);

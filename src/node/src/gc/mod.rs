@@ -1,9 +1,11 @@
 //! Garbage: dead containers and sandboxes beyond what is kept for `lastState`, and everything of pods that no source
-//! wants. Strangers are touched only after every source has spoken, and never without the pod labels.
+//! wants. Strangers are touched only after every source has spoken, never without the pod labels, and only as far as
+//! [`Cleaning`] says.
 
 mod files;
 mod runtime;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use longshore_cri::SharedRuntime;
 use longshore_util::Tasks;
 
 use crate::journal::Journal;
+use crate::model::PodUid;
 use crate::pod::{PodTable, Prepare};
 use crate::resource::CgroupTree;
 
@@ -19,6 +22,18 @@ use crate::resource::CgroupTree;
 const PERIOD: Duration = Duration::from_secs(60);
 /// First pause after something could not be removed.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+/// Which pods that no source wants are removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cleaning {
+    /// All with the pod labels, and all that pods have left on the machine: the node is the agent's alone.
+    #[default]
+    Everything,
+    /// All in the runtime; on the machine only what belongs to a pod that is there or in the journal.
+    OwnRuntime,
+    /// Only those in the journal: others keep pods in the runtime, too.
+    OwnPods,
+}
 
 /// What the collector works on.
 #[derive(Debug, Clone)]
@@ -39,6 +54,8 @@ pub struct Collector {
     pub legacy_logs: PathBuf,
     /// `<root>/pods`.
     pub pods_folder: PathBuf,
+    /// How far it goes.
+    pub cleaning: Cleaning,
 }
 
 impl Collector {
@@ -58,8 +75,9 @@ impl Collector {
     async fn run(self) {
         self.table.sources_ready().await;
         let mut pause = FIRST_RETRY;
+        let mut own = BTreeSet::new();
         loop {
-            if self.collect().await {
+            if self.collect(&mut own).await {
                 pause = FIRST_RETRY;
                 tokio::time::sleep(PERIOD).await;
             } else {
@@ -69,20 +87,30 @@ impl Collector {
         }
     }
 
-    /// Collects once; returns whether nothing is left to try again.
-    pub async fn collect(&self) -> bool {
-        let clean = match self.collect_runtime().await {
+    /// Collects once; returns whether nothing is left to try again. `own` are the pods that are known to be this agent's.
+    async fn collect(&self, own: &mut BTreeSet<PodUid>) -> bool {
+        let unclaimed = self.table.unclaimed();
+        own.extend(unclaimed.iter().cloned());
+        let clean = match self.collect_runtime(own).await {
             Ok(clean) => clean,
             Err(error) => {
                 tracing::warn!(%error, "the runtime cannot be cleaned");
                 return false;
             }
         };
-        for uid in self.table.unclaimed() {
-            drop(self.journal.forget(&uid));
-            self.table.drop_unclaimed(&uid);
+        if clean || self.cleaning == Cleaning::Everything {
+            for uid in unclaimed {
+                drop(self.journal.forget(&uid));
+                self.table.drop_unclaimed(&uid);
+            }
         }
-        self.collect_files().await;
+        self.collect_files(own).await;
+        own.retain(|uid| self.pods_folder.join(uid.as_str()).exists());
         clean
+    }
+
+    /// Says whether what a pod has left on the machine may be removed.
+    fn may_remove(&self, uid: &PodUid, own: &BTreeSet<PodUid>) -> bool {
+        !self.table.knows(uid) && (self.cleaning == Cleaning::Everything || own.contains(uid))
     }
 }

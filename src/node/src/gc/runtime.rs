@@ -1,12 +1,12 @@
 //! Containers and sandboxes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, stream};
 use longshore_api::qos::Qos;
 use longshore_cri::{CriError, labels, v1};
 
-use super::Collector;
+use super::{Cleaning, Collector};
 use crate::model::PodUid;
 
 /// Grace of a pod that only the runtime knows.
@@ -22,7 +22,7 @@ struct Found {
 
 impl Collector {
     /// Returns whether everything that had to go is gone.
-    pub(super) async fn collect_runtime(&self) -> Result<bool, CriError> {
+    pub(super) async fn collect_runtime(&self, own: &mut BTreeSet<PodUid>) -> Result<bool, CriError> {
         let (sandboxes, containers) = tokio::try_join!(
             self.runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
             self.runtime.list_containers(v1::ListContainersRequest { filter: None }),
@@ -37,6 +37,11 @@ impl Collector {
             if let Some(uid) = owner(&container.labels) {
                 pods.entry(uid).or_default().containers.push(container);
             }
+        }
+        if self.cleaning == Cleaning::OwnPods {
+            pods.retain(|uid, _| own.contains(uid) || self.table.knows(uid));
+        } else {
+            own.extend(pods.keys().cloned());
         }
         let clean = stream::iter(pods)
             .map(|(uid, found)| async move {

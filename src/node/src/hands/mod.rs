@@ -20,11 +20,13 @@ pub use volumes::{Mounted, PodVolumes};
 
 use crate::event::{ContainerGroup, EventRecorder, EventTarget};
 use crate::image::{ImageManager, ImageRequest};
-use crate::model::{DesiredPod, PodUid};
+use crate::model::{ContainerId, DesiredPod, PodUid};
+use crate::node::RuntimeState;
 use crate::object::{self, Objects};
 use crate::pod::config::{self, ConfigError, ContainerKind, NodeFacts};
 use crate::pod::{ContainerRequest, Failure, Prepare, PulledImage};
 use crate::resource::CgroupNames;
+use crate::userns::UserRanges;
 
 /// How long the first container of an agent waits for the list of services.
 const SERVICES_WITHIN: Duration = Duration::from_secs(5);
@@ -44,6 +46,10 @@ pub struct HandsOptions {
     pub images: ImageManager,
     /// Events.
     pub events: EventRecorder,
+    /// User ids of pods with users of their own.
+    pub users: UserRanges,
+    /// What the runtime can do.
+    pub runtime: tokio::sync::watch::Receiver<RuntimeState>,
 }
 
 /// The hands.
@@ -55,6 +61,8 @@ pub struct Hands {
     volumes: Arc<dyn PodVolumes>,
     images: ImageManager,
     events: EventRecorder,
+    users: UserRanges,
+    runtime: tokio::sync::watch::Receiver<RuntimeState>,
     host_ips: Arc<ArcSwap<Vec<String>>>,
     /// Volumes of pods that are prepared.
     prepared: Mutex<BTreeMap<PodUid, Arc<volumes::Mounted>>>,
@@ -71,6 +79,8 @@ impl Hands {
             volumes: options.volumes,
             images: options.images,
             events: options.events,
+            users: options.users,
+            runtime: options.runtime,
             host_ips,
             prepared: Mutex::default(),
         }
@@ -94,13 +104,40 @@ impl Hands {
 
     fn sandbox(&self, pod: &DesiredPod, attempt: u32, tell: bool) -> Result<v1::PodSandboxConfig, Failure> {
         let parent = self.names.pod(pod.uid.as_str(), qos::of(&pod.pod));
-        let made = config::sandbox_config(pod, attempt, &parent, &self.facts.load()).map_err(failure)?;
+        let mut made = config::sandbox_config(pod, attempt, &parent, &self.facts.load()).map_err(failure)?;
+        if let Some(users) = self.own_users(pod)? {
+            let security = made.config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+            if let Some(namespaces) = security.and_then(|security| security.namespace_options.as_mut()) {
+                namespaces.userns_options = Some(users);
+            }
+        }
         if tell {
             for (reason, message) in made.warnings {
                 self.events.warning(&EventTarget::pod(pod), reason, message);
             }
         }
         Ok(made.config)
+    }
+
+    /// The users of a pod that does not share the host's.
+    fn own_users(&self, pod: &DesiredPod) -> Result<Option<v1::UserNamespace>, Failure> {
+        if !has_own_users(pod) {
+            return Ok(None);
+        }
+        let range =
+            self.users.of(&pod.uid).map_err(|error| Failure::new("FailedCreatePodSandBox", error.to_string()))?;
+        Ok(Some(config::own_users(range.first, range.length)))
+    }
+
+    /// Refuses a pod with users of its own where the runtime would run it with the host's.
+    fn check_users(&self, pod: &DesiredPod, handler: &str) -> Result<(), Failure> {
+        let runtime = self.runtime.borrow();
+        if !has_own_users(pod) || runtime.handlers.iter().any(|known| known.name == handler && known.user_namespaces) {
+            return Ok(());
+        }
+        let who = if handler.is_empty() { "runtime".to_owned() } else { format!("RuntimeClass handler {handler:?}") };
+        let message = format!("can't set `spec.hostUsers: false`, {who} does not support user namespaces");
+        Err(Failure::new("FailedCreatePodSandBox", message))
     }
 
     /// Variables of a container, with everything they refer to.
@@ -169,6 +206,10 @@ impl Hands {
     }
 }
 
+fn has_own_users(pod: &DesiredPod) -> bool {
+    pod.pod.spec.as_ref().is_some_and(|spec| spec.host_users == Some(false))
+}
+
 fn failure(error: ConfigError) -> Failure {
     Failure::new(error.reason, error.message)
 }
@@ -221,6 +262,25 @@ impl Prepare for Hands {
         }
     }
 
+    async fn runtime_handler(&self, pod: &DesiredPod) -> Result<String, Failure> {
+        let class = pod.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
+        let Some(class) = class.filter(|class| !class.is_empty()) else {
+            return self.check_users(pod, "").map(|()| String::new());
+        };
+        match self.objects.runtime_class(class, object::FRESH).await {
+            object::Lookup::Found(found) => {
+                self.check_users(pod, &found.handler)?;
+                Ok(found.handler.clone())
+            }
+            object::Lookup::Missing => {
+                Err(Failure::new("FailedCreatePodSandBox", format!("runtimeclass.node.k8s.io {class:?} not found")))
+            }
+            object::Lookup::Failed(message) => {
+                Err(Failure::new("FailedCreatePodSandBox", format!("failed to lookup RuntimeClass {class}: {message}")))
+            }
+        }
+    }
+
     async fn sandbox_config(
         &self,
         pod: &DesiredPod,
@@ -240,7 +300,7 @@ impl Prepare for Hands {
         let hosts = self.hosts(pod, request.pod_ips)?;
         let termination = files::termination(&facts.pod_dir(pod.uid.as_str()), &container)
             .map_err(|error| Failure::new(config::CONFIG_ERROR, format!("termination message file: {error}")))?;
-        let mounts = config::mounts(&config::MountInput {
+        let mut mounts = config::mounts(&config::MountInput {
             container: &container,
             volumes: &mounted.volumes,
             sub_paths: &sub_paths,
@@ -249,7 +309,15 @@ impl Prepare for Hands {
             recursive_read_only: facts.recursive_read_only,
         })
         .map_err(failure)?;
-        config::container_config(&config::ContainerInput {
+        let users = self.own_users(pod)?;
+        if let Some(users) = &users {
+            // The runtime shows files with the ids that they have on disk.
+            for mount in &mut mounts {
+                mount.uid_mappings.clone_from(&users.uids);
+                mount.gid_mappings.clone_from(&users.gids);
+            }
+        }
+        let mut made = config::container_config(&config::ContainerInput {
             pod,
             name: request.container,
             attempt: request.attempt,
@@ -257,10 +325,17 @@ impl Prepare for Hands {
             image_user: &request.image.user,
             env: &env,
             mounts: &mounts,
-            target: None,
+            target: request.target.map(ContainerId::as_str),
             facts: &facts,
         })
-        .map_err(failure)
+        .map_err(failure)?;
+        if let Some(users) = users {
+            let security = made.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+            if let Some(namespaces) = security.and_then(|security| security.namespace_options.as_mut()) {
+                namespaces.userns_options = Some(users);
+            }
+        }
+        Ok(made)
     }
 
     async fn forget(&self, pod: &DesiredPod) -> Result<(), Failure> {
@@ -273,6 +348,8 @@ impl Prepare for Hands {
     async fn forget_uid(&self, uid: &PodUid) -> Result<(), Failure> {
         self.release(uid).await?;
         let folder = self.facts.load().pod_dir(uid.as_str());
-        files::remove_pod(&folder).map_err(|error| Failure::new("FailedCleanup", error))
+        files::remove_pod(&folder).map_err(|error| Failure::new("FailedCleanup", error))?;
+        self.users.release(uid);
+        Ok(())
     }
 }

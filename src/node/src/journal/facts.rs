@@ -39,12 +39,18 @@ pub struct PodFacts {
     /// Outcome of admission; absent = not yet decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<Verdict>,
+    /// What it holds of the node since it was admitted, so that it counts before its source has named it again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: longshore_api::resources::Amounts,
     /// Attempt number of the sandbox that is about to be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_intent: Option<u32>,
     /// Pod addresses; kept after the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ips: Vec<String>,
+    /// The sandbox that has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ips_of: Option<SandboxId>,
     /// Containers by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub containers: BTreeMap<String, ContainerFacts>,
@@ -99,12 +105,12 @@ pub struct ContainerFacts {
     /// Attempt number that is about to be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<u32>,
-    /// Attempt number whose hook after the start has not come to its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hook_due: Option<u32>,
     /// Instances seen, newest first; the two newest are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<InstanceFacts>,
+    /// Highest attempt number of instances that were forgotten on purpose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<u32>,
     /// Its restart delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) backoff: Option<BackoffEntry>,
@@ -169,11 +175,6 @@ impl ContainerFacts {
     /// The facts of an instance, if remembered.
     pub fn instance(&self, id: &ContainerId) -> Option<&InstanceFacts> {
         self.instances.iter().find(|i| i.id == *id)
-    }
-
-    /// The same, to be changed.
-    pub fn instance_mut(&mut self, id: &ContainerId) -> Option<&mut InstanceFacts> {
-        self.instances.iter_mut().find(|i| i.id == *id)
     }
 
     /// Adds or replaces an instance and drops what is too old; returns whether anything changed.

@@ -102,6 +102,8 @@ pub struct NodeHandle {
     runtime: channel::Receiver<RuntimeState>,
     addresses: channel::Receiver<Vec<IpAddr>>,
     node: channel::Receiver<Option<Arc<Node>>>,
+    /// As this agent would make it: what counts while the API has shown none.
+    own: Arc<Node>,
 }
 
 impl NodeHandle {
@@ -135,6 +137,16 @@ impl NodeHandle {
         self.node.borrow().clone()
     }
 
+    /// The Node object as last seen in the API, else as this agent would make it.
+    pub fn node_or_own(&self) -> Arc<Node> {
+        self.node().unwrap_or_else(|| Arc::clone(&self.own))
+    }
+
+    /// The Node object as it changes.
+    pub fn changes(&self) -> channel::Receiver<Option<Arc<Node>>> {
+        self.node.clone()
+    }
+
     /// Waits until the Node was seen in the API.
     pub async fn registered(&self) -> Arc<Node> {
         let mut node = self.node.clone();
@@ -164,6 +176,7 @@ pub async fn start(options: NodeOptions, deps: NodeDeps, tasks: &Tasks) -> NodeH
         runtime: runtime.clone(),
         addresses: addresses_rx,
         node: node_rx.clone(),
+        own: Arc::new(register::initial(&options)),
     };
     let Some(client) = deps.client.clone() else { return handle };
     let target = crate::event::EventTarget::node(&options.name);

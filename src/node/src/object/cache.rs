@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::{Api, Resource};
 use longshore_util::clock::SharedClock;
 use parking_lot::Mutex;
@@ -19,11 +19,12 @@ use super::{Lookup, READ_DEADLINE};
 const KEEP: Duration = Duration::from_secs(600);
 
 /// A kind that is cached.
-pub(super) trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + fmt::Debug
-{
+pub(super) trait Kind: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug {
     /// The kind as messages name it.
     const NAME: &'static str;
+
+    /// The API of that kind in a namespace, or in the cluster where the kind has none.
+    fn api(client: kube::Client, namespace: &str) -> Api<Self>;
 
     /// Says that its content never changes.
     fn is_immutable(&self) -> bool;
@@ -40,6 +41,10 @@ pub(super) trait Kind:
 impl Kind for ConfigMap {
     const NAME: &'static str = "configmap";
 
+    fn api(client: kube::Client, namespace: &str) -> Api<Self> {
+        Api::namespaced(client, namespace)
+    }
+
     fn is_immutable(&self) -> bool {
         self.immutable == Some(true)
     }
@@ -48,8 +53,24 @@ impl Kind for ConfigMap {
 impl Kind for Secret {
     const NAME: &'static str = "secret";
 
+    fn api(client: kube::Client, namespace: &str) -> Api<Self> {
+        Api::namespaced(client, namespace)
+    }
+
     fn is_immutable(&self) -> bool {
         self.immutable == Some(true)
+    }
+}
+
+impl Kind for RuntimeClass {
+    const NAME: &'static str = "runtimeclass";
+
+    fn api(client: kube::Client, _namespace: &str) -> Api<Self> {
+        Api::all(client)
+    }
+
+    fn is_immutable(&self) -> bool {
+        false
     }
 }
 
@@ -101,7 +122,7 @@ impl<T: Kind> Cache<T> {
         {
             return Lookup::Found(Arc::clone(&known.object));
         }
-        let api: Api<T> = Api::namespaced(client.clone(), namespace);
+        let api = T::api(client.clone(), namespace);
         let answer = tokio::time::timeout(READ_DEADLINE, api.get_opt(name)).await;
         let failure = match answer {
             Ok(Ok(Some(mut object))) => {

@@ -1,4 +1,4 @@
-//! Objects that pods refer to: configmaps, secrets, services, tokens. Read on demand, kept for a while, never logged.
+//! Objects that pods refer to: configmaps, secrets, runtime classes, services, tokens. Read on demand, kept for a while, never logged.
 //!
 //! Configmaps and secrets are read one by one when a pod needs them; one read answers all who ask for the same object at
 //! the same time, and an answer serves until it is older than the asker accepts. When the apiserver cannot be reached, what
@@ -15,6 +15,7 @@ mod tests;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::node::v1::RuntimeClass;
 use longshore_util::Tasks;
 use longshore_util::clock::SharedClock;
 
@@ -37,6 +38,7 @@ pub const REFRESH: Duration = Duration::from_secs(20);
 pub struct Objects {
     config_maps: Cache<ConfigMap>,
     secrets: Cache<Secret>,
+    runtime_classes: Cache<RuntimeClass>,
     services: Services,
     tokens: Tokens,
 }
@@ -47,6 +49,7 @@ impl Objects {
         Self {
             config_maps: Cache::new(client.clone(), clock.clone()),
             secrets: Cache::new(client.clone(), clock.clone()),
+            runtime_classes: Cache::new(client.clone(), clock.clone()),
             services: Services::start(client.clone(), tasks),
             tokens: Tokens::new(client, clock),
         }
@@ -60,6 +63,11 @@ impl Objects {
     /// Reads a secret, from memory when what is there is younger than `age`.
     pub async fn secret(&self, namespace: &str, name: &str, age: Duration) -> Lookup<Secret> {
         self.secrets.get(namespace, name, age).await
+    }
+
+    /// Reads a runtime class, from memory when what is there is younger than `age`.
+    pub async fn runtime_class(&self, name: &str, age: Duration) -> Lookup<RuntimeClass> {
+        self.runtime_classes.get("", name, age).await
     }
 
     /// The services of the cluster.
@@ -76,6 +84,7 @@ impl Objects {
     pub fn tidy(&self) {
         self.config_maps.tidy();
         self.secrets.tidy();
+        self.runtime_classes.tidy();
         self.tokens.tidy();
     }
 }

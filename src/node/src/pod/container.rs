@@ -7,13 +7,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use longshore_cri::{CriError, v1};
 
+use super::config::CONFIG_ERROR;
 use super::observed::InstanceState;
+use super::plan::KillReason;
 use super::ports::{ContainerRequest, Failure};
 use super::slots::Slot;
 use super::worker::Worker;
 use super::{read, sandbox, wanted};
 use crate::model::ContainerId;
 
+/// The runtime gets at least this long between the stop signal and the kill.
+pub(super) const LEAST_STOP: Duration = Duration::from_secs(2);
 /// Longest name of a link in the folder of legacy logs, without its extension.
 const LEGACY_NAME: usize = 251;
 
@@ -86,8 +90,22 @@ impl Worker {
         };
         let sandbox = self.observed.newest_sandbox()?.clone();
         let prepare = Arc::clone(&self.cx.options.prepare);
-        let request =
-            ContainerRequest { pod: &self.desired, container: name, attempt, image: &image, pod_ips: &sandbox.ips };
+        let target = match self.target_of(name) {
+            Ok(target) => target,
+            Err(failure) => {
+                self.events().warning(&self.container_target(name), "Failed", format!("Error: {}", failure.message));
+                self.container_failed(name, &failure);
+                return None;
+            }
+        };
+        let request = ContainerRequest {
+            pod: &self.desired,
+            container: name,
+            attempt,
+            image: &image,
+            pod_ips: &sandbox.ips,
+            target: target.as_ref(),
+        };
         let config = prepare.container_config(request).await;
         let sandbox_config = prepare.sandbox_config(&self.desired, sandbox.attempt, false).await;
         let (config, sandbox_config) = match (config, sandbox_config) {
@@ -131,13 +149,21 @@ impl Worker {
         Some(id)
     }
 
+    /// The container whose processes an ephemeral container wants to see.
+    fn target_of(&self, name: &str) -> Result<Option<ContainerId>, Failure> {
+        let wanted = wanted::guest_of(&self.desired.pod, name).and_then(|guest| guest.target_container_name.as_deref());
+        let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) else { return Ok(None) };
+        match self.observed.newest(wanted) {
+            Some(target) => Ok(Some(target.id.clone())),
+            None => Err(Failure::new(CONFIG_ERROR, format!("unable to find target container {wanted}"))),
+        }
+    }
+
     /// Notes what is about to be made, and the growing restart delay if it follows an exit.
     fn note_intent(&mut self, name: &str, attempt: u32, after_exit: Option<Timestamp>) {
         let now = self.now();
         let hash = wanted::hash_of(&self.wanted, name);
         let rule = self.cx.backoff;
-        let lifecycle = wanted::find(&self.desired.pod, name).and_then(|(c, _)| c.lifecycle.as_ref());
-        let has_hook = lifecycle.is_some_and(|l| l.post_start.is_some());
         let facts = self.facts.containers.entry(name.to_owned()).or_default();
         // A create that is tried again under the same number must not lengthen the delay twice.
         if let Some(finished) = after_exit
@@ -146,7 +172,6 @@ impl Worker {
             facts.backoff = Some(rule.next(facts.backoff.as_ref(), &hash, finished, now));
         }
         facts.intent = Some(attempt);
-        facts.hook_due = has_hook.then_some(attempt);
     }
 
     /// The call failed, which does not say that nothing was made: look before trying again.
@@ -189,6 +214,63 @@ impl Worker {
                 false
             }
         }
+    }
+
+    /// Kills one container of a pod that lives on.
+    pub(super) async fn kill_one(&mut self, id: &ContainerId, name: &str, reason: KillReason) -> bool {
+        let message = match reason {
+            KillReason::DefinitionChanged => format!("Container {name} definition changed, will be restarted"),
+            KillReason::StateUnknown => format!("Container {name} is in unknown state, try killing it before restart"),
+            KillReason::SandboxChanged | KillReason::Doubled | KillReason::PodRestarts => {
+                format!("Stopping container {name}")
+            }
+        };
+        self.events().normal(&self.container_target(name), "Killing", message);
+        let own = if reason == KillReason::PodRestarts { 0 } else { wanted::spec_grace(&self.desired.pod) };
+        let grace = own.max(2);
+        let request = v1::StopContainerRequest { container_id: id.to_string(), timeout: grace };
+        let runtime = Arc::clone(&self.cx.options.runtime);
+        match runtime.stop_container(request).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                tracing::warn!(pod = %self.desired.key, container = name, %id, %error, "container cannot be stopped");
+                self.fresh = false;
+                let at = self.retry_at("stop", None);
+                self.wake_by(at);
+                return false;
+            }
+        }
+        self.see(id).await
+    }
+
+    /// Forgets a container that has ended: its record goes, its logs and its number stay.
+    pub(super) async fn forget_container(&mut self, id: &ContainerId, name: &str) -> bool {
+        let request = v1::RemoveContainerRequest { container_id: id.to_string() };
+        match self.cx.options.runtime.remove_container(request).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                tracing::warn!(pod = %self.desired.key, container = name, %id, %error, "container cannot be removed");
+                self.fresh = false;
+                let at = self.retry_at("remove", None);
+                self.wake_by(at);
+                return false;
+            }
+        }
+        self.succeeded("remove");
+        self.observed.containers.retain(|c| c.id != *id);
+        let facts = self.facts.containers.entry(name.to_owned()).or_default();
+        if let Some(gone) = facts.instances.iter().position(|known| known.id == *id) {
+            let gone = facts.instances.remove(gone);
+            facts.counted = facts.counted.max(Some(gone.attempt));
+        }
+        // It begins anew: there is nothing to wait for.
+        facts.backoff = None;
+        self.told.remove(name);
+        self.unsaved = true;
+        self.save();
+        true
     }
 
     /// Links the log under the name that log shippers of old look for.

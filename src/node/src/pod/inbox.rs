@@ -18,6 +18,8 @@ pub(super) struct News {
     pub(super) end: Option<EndFacts>,
     /// The runtime reported a change.
     pub(super) stale: bool,
+    /// Others have gone from the node.
+    pub(super) room: bool,
 }
 
 /// The letter box of a worker.
@@ -62,6 +64,12 @@ impl Inbox {
     /// The runtime reported a change.
     pub(super) fn wake(&self) {
         self.news.lock().stale = true;
+        self.ring(false);
+    }
+
+    /// Others have gone from the node: a pod that was refused may fit now.
+    pub(super) fn room(&self) {
+        self.news.lock().room = true;
         self.ring(false);
     }
 

@@ -7,7 +7,6 @@
 //! A worker owns what it observed and the facts of its pod; others ring its bell. It must never start anything after
 //! its pod was told to end, and never make another pod wait.
 
-mod admit;
 pub mod config;
 mod container;
 mod hooks;
@@ -15,15 +14,14 @@ mod inbox;
 mod observed;
 mod plan;
 mod ports;
-mod probing;
 mod read;
 mod sandbox;
 mod slots;
 mod status;
-mod stop;
 mod table;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod wanted;
 mod worker;
 

@@ -51,6 +51,8 @@ pub struct ContainerRequest<'a> {
     pub image: &'a PulledImage,
     /// Pod addresses.
     pub pod_ips: &'a [String],
+    /// Whose processes it sees, for an ephemeral container that names one.
+    pub target: Option<&'a ContainerId>,
 }
 
 /// Volumes, images and configurations of pods.
@@ -64,6 +66,9 @@ pub trait Prepare: Send + Sync + Debug + 'static {
 
     /// Makes an image present; reports what it does as events of the container.
     async fn image(&self, pod: &DesiredPod, container: &str) -> Result<PulledImage, Failure>;
+
+    /// The handler of the runtime that the pod's class names; empty = the usual one.
+    async fn runtime_handler(&self, pod: &DesiredPod) -> Result<String, Failure>;
 
     /// Builds the sandbox's configuration; with `tell`, what its owner should know goes out as events.
     async fn sandbox_config(&self, pod: &DesiredPod, attempt: u32, tell: bool)

@@ -152,12 +152,11 @@ fn instance(status: &v1::ContainerStatus, sandbox: &str) -> Instance {
 
 /// Reads the termination message of a container that has exited; the runtime's own message stays when there is none.
 pub(super) fn termination_message(pod: &Pod, instance: &Instance) -> Option<String> {
-    let (container, _) = wanted::find(pod, &instance.name)?;
+    let fallback = wanted::falls_back_to_log(pod, &instance.name)?;
     let file = instance.termination_file.as_deref().and_then(|path| tail(path, MESSAGE_BYTES).ok()).unwrap_or_default();
     if !file.is_empty() {
         return Some(file);
     }
-    let fallback = container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
     if fallback && instance.exit_code != 0 && !instance.log_path.is_empty() {
         let log = tail(Path::new(&instance.log_path), 4 * LOG_TAIL_BYTES).unwrap_or_default();
         return Some(log_text(&log)).filter(|text| !text.is_empty());

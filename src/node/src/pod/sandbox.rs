@@ -15,6 +15,8 @@ use super::worker::Worker;
 use crate::model::SandboxId;
 use crate::telemetry::ContainerType;
 
+/// How soon a sandbox is tried again that the runtime, or this agent, refused to make.
+const REFUSED_RETRY: Duration = Duration::from_secs(3);
 /// How soon to look again for a sandbox or container that the runtime is still making.
 const STILL_MADE_RETRY: Duration = Duration::from_millis(500);
 
@@ -44,18 +46,22 @@ impl Worker {
                 "Pod sandbox changed, it will be killed and re-created.",
             );
         }
+        let runtime_handler = match self.cx.options.prepare.runtime_handler(&self.desired).await {
+            Ok(handler) => handler,
+            Err(failure) => return self.sandbox_failed(&failure.message, REFUSED_RETRY),
+        };
         let config = match self.cx.options.prepare.sandbox_config(&self.desired, attempt, true).await {
             Ok(config) => config,
-            Err(failure) => return self.sandbox_failed(&failure.message),
+            Err(failure) => return self.sandbox_failed(&failure.message, REFUSED_RETRY),
         };
         if let Err(error) = make_log_folder(Path::new(&config.log_directory)) {
-            return self.sandbox_failed(&format!("make the log folder {}: {error}", config.log_directory));
+            let message = format!("make the log folder {}: {error}", config.log_directory);
+            return self.sandbox_failed(&message, REFUSED_RETRY);
         }
         self.facts.sandbox_intent = Some(attempt);
         self.save_and_wait().await;
         let runtime = Arc::clone(&self.cx.options.runtime);
-        let request =
-            v1::RunPodSandboxRequest { config: Some(config), runtime_handler: self.runtime_handler().to_owned() };
+        let request = v1::RunPodSandboxRequest { config: Some(config), runtime_handler };
         let call = self.uncut(async move { runtime.run_pod_sandbox(request).await });
         let answer = match slot {
             Some(slot) => slot.run(call).await,
@@ -94,6 +100,7 @@ impl Worker {
         let sandbox = read::sandbox(status);
         if !sandbox.ips.is_empty() {
             self.facts.ips.clone_from(&sandbox.ips);
+            self.facts.ips_of = Some(sandbox.id.clone());
         }
         self.facts.sandbox_intent = None;
         self.unsaved = true;
@@ -118,10 +125,12 @@ impl Worker {
             self.wake_by(at);
             return false;
         }
-        self.sandbox_failed(&error.to_string())
+        // A runtime that is away may be back at once; what it refuses it will refuse again.
+        let least = if error.is_unavailable() { Duration::ZERO } else { REFUSED_RETRY };
+        self.sandbox_failed(&error.to_string(), least)
     }
 
-    fn sandbox_failed(&mut self, message: &str) -> bool {
+    fn sandbox_failed(&mut self, message: &str, least: Duration) -> bool {
         tracing::warn!(pod = %self.desired.key, error = message, "sandbox cannot be made");
         self.cx.options.metrics.started_pods_errors.inc();
         self.events().warning(
@@ -129,7 +138,8 @@ impl Worker {
             "FailedCreatePodSandBox",
             format!("Failed to create pod sandbox: {message}"),
         );
-        let at = self.retry_at("sandbox", None);
+        let soonest = super::plan::later(self.now(), least);
+        let at = self.retry_at("sandbox", None).max(soonest);
         self.wake_by(at);
         self.holds.insert(SANDBOX_HOLD.to_owned(), at);
         false
@@ -159,11 +169,6 @@ impl Worker {
             sandbox.ready = false;
         }
         true
-    }
-
-    /// The handler that the pod's runtime class names.
-    fn runtime_handler(&self) -> &str {
-        ""
     }
 }
 

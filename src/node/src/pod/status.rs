@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
-use longshore_api::{podstatus, restart};
+use longshore_api::{conditions, podstatus, restart};
 
 use super::observed::{Instance, InstanceState};
 use super::plan::{HeldBack, later};
@@ -27,7 +27,6 @@ pub(super) fn crash_loop_shown_from(held: &HeldBack) -> Timestamp {
 impl Worker {
     /// Computes the status and hands it on if it differs; `done` says that nothing is left of the pod.
     pub(super) fn publish(&mut self, done: bool) {
-        self.probe();
         let status = match &self.facts.status {
             // An end is told once and stands, also after a restart of the agent.
             Some(last) if self.facts.closed => Arc::new(PodStatus::clone(last)),
@@ -77,7 +76,6 @@ impl Worker {
         }
         let containers: Vec<podstatus::ContainerFact> = self.observed.containers.iter().map(|c| fact(c, now)).collect();
         let failures = self.failures(now);
-        let probes = self.probe_facts();
         let sandbox = self.observed.newest_sandbox();
         let sandbox_ready = self.observed.sandboxes.iter().filter(|s| s.ready).count() == 1
             && sandbox.is_some_and(|s| s.ready && (self.wanted.host_network || !s.ips.is_empty()));
@@ -97,7 +95,7 @@ impl Worker {
             previous: self.facts.status.as_deref(),
             containers: &containers,
             failures: &failures,
-            probes: &probes,
+            probes: &BTreeMap::new(),
             sandbox_ready,
             pod_ips: &self.facts.ips,
             host_ips: host_ips.as_slice(),
@@ -112,7 +110,21 @@ impl Worker {
         if status.start_time.is_none() {
             status.start_time = self.facts.start_time.map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
         }
+        self.show_restart_of_all(&mut status, now);
         if self.stage == Stage::Ended { podstatus::finish(pod, status, is_static) } else { status }
+    }
+
+    /// Pods with a rule that restarts them wholly say whether that is under way.
+    fn show_restart_of_all(&self, status: &mut PodStatus, now: Timestamp) {
+        if !self.wanted.may_restart_all() {
+            return;
+        }
+        let mut shown = [conditions::all_restarting(self.restarts_all)];
+        let before = self.facts.status.as_ref().and_then(|status| status.conditions.as_deref());
+        let api = self.desired.pod.status.as_ref().and_then(|status| status.conditions.as_deref());
+        let known = before.or(api).unwrap_or_default();
+        conditions::stamp(&mut shown, known, status.observed_generation, now);
+        status.conditions.get_or_insert_default().extend(shown);
     }
 
     /// Why containers wait: failed tries, and restart delays that have lasted a while.

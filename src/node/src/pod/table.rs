@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use k8s_openapi::api::core::v1::PodStatus;
 use longshore_util::{Tasks, spawn};
@@ -12,8 +13,10 @@ use parking_lot::{Mutex, RwLock};
 
 use super::inbox::Inbox;
 use super::observed::Observed;
+use super::turns::{Turn, Turns};
 use super::worker::{Context, NetworkState, Worker};
-use crate::journal::PodFacts;
+use crate::admit::Neighbour;
+use crate::journal::{PodFacts, Verdict};
 use crate::model::{
     DesiredPod, MirrorUid, PodChange, PodControl, PodKey, PodSink, PodUid, PodView, ReadPods, Terminate,
 };
@@ -24,13 +27,27 @@ pub use super::worker::PodTableOptions;
 #[derive(Debug)]
 pub(super) struct Shown {
     view: RwLock<PodView>,
-    over: std::sync::atomic::AtomicBool,
+    place: AtomicU8,
+}
+
+/// How a pod stands to the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Place {
+    /// Not judged yet.
+    Asks = 0,
+    /// It holds what it asked for.
+    Holds = 1,
+    /// It holds nothing any more.
+    Over = 2,
+    /// It was refused, and is judged again when others have gone.
+    Refused = 3,
 }
 
 impl Shown {
     fn new(desired: DesiredPod) -> Self {
         let view = PodView { desired, status: None, mirror: None };
-        Self { view: RwLock::new(view), over: std::sync::atomic::AtomicBool::new(false) }
+        Self { view: RwLock::new(view), place: AtomicU8::new(Place::Asks as u8) }
     }
 
     /// The newest object.
@@ -45,11 +62,25 @@ impl Shown {
 
     /// The pod holds nothing any more.
     pub(super) fn set_over(&self) {
-        self.over.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.set_place(Place::Over);
     }
 
-    fn is_over(&self) -> bool {
-        self.over.load(std::sync::atomic::Ordering::Relaxed)
+    /// The pod was admitted.
+    pub(super) fn set_admitted(&self) {
+        self.set_place(Place::Holds);
+    }
+
+    /// The pod was refused.
+    pub(super) fn set_refused(&self) {
+        self.set_place(Place::Refused);
+    }
+
+    fn set_place(&self, place: Place) {
+        self.place.store(place as u8, Ordering::Relaxed);
+    }
+
+    fn is(&self, place: Place) -> bool {
+        self.place.load(Ordering::Relaxed) == place as u8
     }
 
     /// The mirror's uid, if known.
@@ -92,6 +123,9 @@ struct Inner {
     context: Context,
     tasks: Tasks,
     ready: tokio::sync::watch::Sender<bool>,
+    turns: Turns,
+    /// Counts pods that gave back what they held.
+    departures: tokio::sync::watch::Sender<u64>,
 }
 
 /// The desired table; clones share it.
@@ -103,7 +137,14 @@ impl PodTable {
     pub fn new(options: PodTableOptions, found: HashMap<PodUid, Found>, tasks: &Tasks) -> Self {
         let context = Context::new(options, tasks.clone());
         let state = Mutex::new(State { found, ..State::default() });
-        Self(Arc::new(Inner { state, context, tasks: tasks.clone(), ready: tokio::sync::watch::Sender::new(false) }))
+        Self(Arc::new(Inner {
+            state,
+            context,
+            tasks: tasks.clone(),
+            ready: tokio::sync::watch::Sender::new(false),
+            turns: Turns::default(),
+            departures: tokio::sync::watch::Sender::new(0),
+        }))
     }
 
     /// Waits until every source has spoken: from then on what no source wants may be cleaned.
@@ -127,9 +168,14 @@ impl PodTable {
     /// Notes whether pods can get a network of their own; those that waited for one go on.
     pub fn set_network(&self, state: NetworkState) {
         if self.0.context.network.set(state) {
-            for entry in self.0.state.lock().pods.values() {
-                entry.inbox.nudge();
-            }
+            self.nudge_all();
+        }
+    }
+
+    /// Rings every bell: what workers waited for, like an answer of the runtime, may be there.
+    pub fn nudge_all(&self) {
+        for entry in self.0.state.lock().pods.values() {
+            entry.inbox.nudge();
         }
     }
 
@@ -151,9 +197,51 @@ impl PodTable {
         self.0.state.lock().found.remove(uid);
     }
 
-    /// How many pods other than `uid` hold a place on the node.
-    pub(super) fn active_besides(&self, uid: &PodUid) -> usize {
-        self.0.state.lock().pods.iter().filter(|(other, e)| *other != uid && e.running && !e.shown.is_over()).count()
+    /// The next place in the queue of pods to be admitted.
+    pub(super) fn take_turn(&self) -> Turn {
+        self.0.turns.take()
+    }
+
+    /// The pods other than `uid` that hold a place on the node, also those that no source has named yet.
+    pub(super) fn neighbours(&self, uid: &PodUid) -> Vec<Neighbour> {
+        let state = self.0.state.lock();
+        let named = state.pods.iter().filter(|(other, e)| *other != uid && e.shown.is(Place::Holds));
+        let unclaimed = state.found.iter().filter(|(other, found)| *other != uid && holds_place(&found.facts));
+        named
+            .map(|(_, entry)| Neighbour::of(&entry.shown.view.read().desired))
+            .chain(unclaimed.map(|(other, found)| Neighbour {
+                uid: other.clone(),
+                requests: found.facts.requests.clone(),
+                pod: None,
+                is_static: false,
+            }))
+            .collect()
+    }
+
+    /// The pod as wanted.
+    pub(super) fn desired(&self, uid: &PodUid) -> Option<DesiredPod> {
+        self.0.state.lock().pods.get(uid).map(|entry| entry.shown.view.read().desired.clone())
+    }
+
+    /// Waits until none of these pods holds anything any more.
+    pub(super) async fn all_over(&self, uids: &[PodUid]) {
+        let mut departures = self.0.departures.subscribe();
+        let over = |_: &u64| {
+            let state = self.0.state.lock();
+            !uids.iter().any(|uid| state.pods.get(uid).is_some_and(|entry| entry.shown.is(Place::Holds)))
+        };
+        if departures.wait_for(over).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// A pod has given back what it held, or the node has changed: who was refused may fit now.
+    pub fn room_appeared(&self) {
+        self.0.departures.send_modify(|count| *count += 1);
+        let state = self.0.state.lock();
+        for entry in state.pods.values().filter(|entry| entry.shown.is(Place::Refused)) {
+            entry.inbox.room();
+        }
     }
 
     fn set(&self, desired: DesiredPod, news: bool) {
@@ -195,12 +283,21 @@ impl PodTable {
         let found = state.found.remove(uid).unwrap_or_default();
         let Some(entry) = state.pods.get_mut(uid) else { return };
         entry.running = true;
+        let turn = match &found.facts.admission {
+            Some(_) => None,
+            // Taken here, so that turns come in the order in which the pods came.
+            None => Some(self.take_turn()),
+        };
+        if holds_place(&found.facts) {
+            entry.shown.set_admitted();
+        }
         let worker = Worker::new(
             self.0.context.clone(),
             desired.clone(),
             Arc::clone(&entry.inbox),
             Arc::clone(&entry.shown),
             found,
+            turn,
             self.clone(),
         );
         let table = self.clone();
@@ -252,6 +349,11 @@ impl PodTable {
     }
 }
 
+/// Says whether a pod of the journal was admitted and is not over.
+fn holds_place(facts: &PodFacts) -> bool {
+    facts.admission == Some(Verdict::Admitted) && !facts.ended
+}
+
 impl PodSink for PodTable {
     fn apply(&self, change: PodChange) {
         match change {
@@ -271,13 +373,6 @@ impl PodControl for PodTable {
         let inbox = self.0.state.lock().pods.get(uid).map(|e| Arc::clone(&e.inbox));
         if let Some(inbox) = inbox {
             inbox.wake();
-        }
-    }
-
-    fn verdict(&self, uid: &PodUid) {
-        let inbox = self.0.state.lock().pods.get(uid).map(|e| Arc::clone(&e.inbox));
-        if let Some(inbox) = inbox {
-            inbox.nudge();
         }
     }
 

@@ -4,7 +4,6 @@
 mod events;
 mod node;
 mod pods;
-mod probes;
 mod process;
 mod registry;
 mod server;
@@ -14,6 +13,5 @@ mod tests;
 pub use events::EventMetrics;
 pub use node::NodeMetrics;
 pub use pods::{ContainerType, PodMetrics, StaticLabel};
-pub use probes::{ProbeMetrics, ProbeName, ProbeSeries};
 pub use registry::{SharedTelemetry, Telemetry};
 pub use server::{RequestLabels, ServerMetrics};

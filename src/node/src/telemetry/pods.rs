@@ -83,6 +83,16 @@ struct OperationLabels {
     operation_type: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SignalLabels {
+    preemption_signal: String,
+}
+
 /// Families about pods. Clones share their values.
 #[derive(Debug, Clone)]
 pub struct PodMetrics {
@@ -104,6 +114,8 @@ pub struct PodMetrics {
     started_containers: Family<TypeLabels, Counter>,
     started_containers_errors: Family<StartErrorLabels, Counter>,
     terminated_containers: Family<ExitLabels, Counter>,
+    admission_rejections: Family<ReasonLabels, Counter>,
+    preemptions: Family<SignalLabels, Counter>,
     worker: Family<OperationLabels, Histogram>,
     /// Pod first seen to worker started, in seconds.
     pub worker_start: Histogram,
@@ -119,10 +131,6 @@ pub struct PodMetrics {
     pub containers_per_pod: Histogram,
     /// Sandboxes of pods that nothing wants, found and ended.
     pub orphaned_runtime_pods: Counter,
-    /// HTTPS hooks that were answered in plain HTTP, and that was taken.
-    pub hook_http_fallbacks: Counter,
-    /// Pauses before a stop that the end of the grace cut short.
-    pub sleeps_cut_short: Counter,
 }
 
 impl PodMetrics {
@@ -155,6 +163,16 @@ impl PodMetrics {
     pub fn container_ended(&self, container_type: ContainerType, exit_code: i32, reason: &str) {
         let labels = ExitLabels { container_type, exit_code: exit_code.into(), reason: reason.to_owned() };
         self.terminated_containers.get_or_create(&labels).inc();
+    }
+
+    /// Counts a pod that was not admitted.
+    pub fn pod_refused(&self, reason: &str) {
+        self.admission_rejections.get_or_create(&ReasonLabels { reason: reason.to_owned() }).inc();
+    }
+
+    /// Counts a pod that made room for a critical one; the signal is the resource that was short.
+    pub fn pod_preempted(&self, resource: &str) {
+        self.preemptions.get_or_create(&SignalLabels { preemption_signal: resource.to_owned() }).inc();
     }
 
     /// Notes how long one pass over a pod took; the operation is `create`, `update`, `sync` or `kill`.
@@ -218,19 +236,19 @@ impl PodMetrics {
             self.terminated_containers.clone(),
         );
         registry.register(
+            "kubelet_admission_rejections",
+            "Cumulative number of pod admission rejections by the Kubelet",
+            self.admission_rejections.clone(),
+        );
+        registry.register(
+            "kubelet_preemptions",
+            "Cumulative number of pod preemptions by preemption resource",
+            self.preemptions.clone(),
+        );
+        registry.register(
             "kubelet_orphaned_runtime_pods",
             "Number of pods that have been detected in the container runtime without being already known to the pod worker",
             self.orphaned_runtime_pods.clone(),
-        );
-        registry.register(
-            "kubelet_lifecycle_handler_http_fallbacks",
-            "Number of HTTPS lifecycle hooks that were run again over HTTP",
-            self.hook_http_fallbacks.clone(),
-        );
-        registry.register(
-            "kubelet_sleep_action_terminated_early",
-            "Number of sleep hooks that ended before their time because the grace period was over",
-            self.sleeps_cut_short.clone(),
         );
     }
 
@@ -288,6 +306,8 @@ impl Default for PodMetrics {
             started_containers: Family::default(),
             started_containers_errors: Family::default(),
             terminated_containers: Family::default(),
+            admission_rejections: Family::default(),
+            preemptions: Family::default(),
             worker: Family::new_with_constructor(|| Histogram::new(DEFAULT_BUCKETS)),
             worker_start: Histogram::new(DEFAULT_BUCKETS),
             start: start(),
@@ -296,8 +316,6 @@ impl Default for PodMetrics {
             status_sync: Histogram::new(SYNC_BUCKETS),
             containers_per_pod: Histogram::new([1.0, 2.0, 4.0, 8.0, 16.0]),
             orphaned_runtime_pods: Counter::default(),
-            hook_http_fallbacks: Counter::default(),
-            sleeps_cut_short: Counter::default(),
         }
     }
 }

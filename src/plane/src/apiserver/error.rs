@@ -43,6 +43,11 @@ impl Cause {
         Self { reason: "FieldValueRequired", message, field: field.into() }
     }
 
+    /// A value that names something which is not there.
+    pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
+        Self { reason: "FieldValueNotFound", message: format!("Not found: {value}"), field: field.into() }
+    }
+
     /// A value or change that is forbidden.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self { reason: "FieldValueForbidden", message: format!("Forbidden: {detail}"), field: field.into() }
@@ -246,7 +251,11 @@ impl ApiError {
                 Self::expired(format!("too old resource version: {requested} ({oldest})"))
             }
             StoreError::Future { requested, current } => Self::future_version(requested.0, current.0),
-            StoreError::Full { .. } | StoreError::Io { .. } | StoreError::Closed => Self::unavailable(error),
+            // No hint to try again soon: clients would wait for minutes instead of showing what is wrong.
+            StoreError::Full { .. } => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", error.to_string())
+            }
+            StoreError::Io { .. } | StoreError::Closed => Self::unavailable(error),
         }
     }
 

@@ -48,6 +48,7 @@ pub fn container_config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfi
         list.iter().flatten().map(|text| expand::expand(text, lookup)).collect()
     };
     let security_context = security::of_container(&security::ContainerInput {
+        pod: &input.pod.pod,
         spec,
         container,
         image_user: input.image_user,

@@ -23,6 +23,7 @@ pub use container::{ContainerInput, container_config};
 pub use env::{EnvInput, Objects, References, environment, references};
 pub use mounts::{MountInput, SubPathKey, VolumeFact, mounts, sub_path};
 pub use sandbox::{SandboxConfig, sandbox_config};
+pub use security::own_users;
 
 /// Waiting reason of a container whose configuration cannot be made.
 pub const CONFIG_ERROR: &str = "CreateContainerConfigError";

@@ -1,6 +1,6 @@
 //! Security settings in the runtime's words.
 
-use k8s_openapi::api::core::v1::{Container, PodSpec, SELinuxOptions};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SELinuxOptions};
 use longshore_api::security::{self, Effective, ImageUser, Profile};
 use longshore_cri::v1;
 
@@ -45,6 +45,12 @@ pub(super) fn namespaces(spec: &PodSpec, target: Option<&str>) -> v1::NamespaceO
     }
 }
 
+/// Users of the pod's own: its ids from 0 on are a range of the host's.
+pub fn own_users(first: u32, length: u32) -> v1::UserNamespace {
+    let ids = vec![v1::IdMapping { host_id: first, container_id: 0, length }];
+    v1::UserNamespace { mode: v1::NamespaceMode::Pod.into(), uids: ids.clone(), gids: ids }
+}
+
 pub(super) fn groups_policy(spec: &PodSpec) -> v1::SupplementalGroupsPolicy {
     let policy = spec.security_context.as_ref().and_then(|pod| pod.supplemental_groups_policy.as_deref());
     if policy == Some("Strict") { v1::SupplementalGroupsPolicy::Strict } else { v1::SupplementalGroupsPolicy::Merge }
@@ -78,6 +84,7 @@ fn profile(profile: &Profile, root: Option<&std::path::Path>) -> v1::SecurityPro
 }
 
 pub(super) struct ContainerInput<'a> {
+    pub(super) pod: &'a Pod,
     pub(super) spec: &'a PodSpec,
     pub(super) container: &'a Container,
     pub(super) image_user: &'a ImageUser,
@@ -89,8 +96,15 @@ pub(super) struct ContainerInput<'a> {
 pub(super) fn of_container(input: &ContainerInput<'_>) -> Result<v1::LinuxContainerSecurityContext, ConfigError> {
     let settings =
         security::effective(input.spec, input.container.security_context.as_ref(), input.facts.seccomp_default);
-    security::check_non_root(&settings, input.image_user, input.pod_text, &input.container.name)
-        .map_err(ConfigError::new)?;
+    security::check_non_root(&settings, input.image_user, input.pod_text, input.container).map_err(ConfigError::new)?;
+    let app_armor =
+        security::app_armor(input.pod, input.spec, &input.container.name, input.container.security_context.as_ref());
+    if settings.seccomp == Profile::Localhost(String::new()) {
+        return Err(ConfigError::new("localhostProfile must be set if seccompProfile type is Localhost."));
+    }
+    if app_armor == Some(Profile::Localhost(String::new())) {
+        return Err(ConfigError::new("localhostProfile must be set if appArmorProfile type is Localhost."));
+    }
     let mut out = v1::LinuxContainerSecurityContext {
         capabilities: capabilities(&settings),
         privileged: settings.privileged,
@@ -102,7 +116,7 @@ pub(super) fn of_container(input: &ContainerInput<'_>) -> Result<v1::LinuxContai
         supplemental_groups_policy: groups_policy(input.spec).into(),
         no_new_privs: settings.no_new_privileges,
         seccomp: Some(profile(&settings.seccomp, Some(&input.facts.root.join("seccomp")))),
-        apparmor: settings.app_armor.as_ref().map(|wanted| profile(wanted, None)),
+        apparmor: app_armor.as_ref().map(|wanted| profile(wanted, None)),
         ..v1::LinuxContainerSecurityContext::default()
     };
     match (settings.run_as_user, input.image_user) {

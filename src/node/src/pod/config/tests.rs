@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use longshore_api::dns::parse_resolv_conf;
 use longshore_api::security::ImageUser;
 use longshore_api::service_env::{ServiceFact, ServicePortFact};
+use longshore_cri::v1;
 use serde_json::{Value, json};
 
 use super::shown;
@@ -303,6 +304,52 @@ fn mounts_refuse_unknown_volumes_and_unprivileged_propagation() {
     // A container that brings its own hosts file keeps it.
     assert_eq!(build(json!({"name": "v", "mountPath": "/etc/hosts"})).unwrap().len(), 1);
     assert_eq!(build(json!({"name": "v", "mountPath": "rel"})).unwrap()[0].container_path, "/rel");
+}
+
+#[test]
+fn a_local_profile_without_a_name_is_refused() {
+    for field in ["seccompProfile", "appArmorProfile"] {
+        for profile in [json!({"type": "Localhost"}), json!({"type": "Localhost", "localhostProfile": ""})] {
+            let mut pod = case_pod("minimal");
+            let security = serde_json::from_value(json!({field: profile})).unwrap();
+            Arc::make_mut(&mut pod.pod).spec.as_mut().unwrap().containers[0].security_context = Some(security);
+            let error = container_config(&ContainerInput {
+                pod: &pod,
+                name: "c",
+                attempt: 0,
+                image: "i",
+                image_user: &ImageUser::Id(0),
+                env: &[],
+                mounts: &[],
+                target: None,
+                facts: &facts(),
+            })
+            .unwrap_err();
+            assert_eq!(error.message, format!("localhostProfile must be set if {field} type is Localhost."));
+            assert_eq!(error.reason, CONFIG_ERROR);
+        }
+    }
+}
+
+#[test]
+fn an_ephemeral_container_sees_the_processes_of_its_target() {
+    let mut pod = case_pod("minimal");
+    Arc::make_mut(&mut pod.pod).spec.as_mut().unwrap().ephemeral_containers =
+        Some(serde_json::from_value(json!([{"name": "dbg", "image": "i", "targetContainerName": "c"}])).unwrap());
+    let config = container_config(&ContainerInput {
+        pod: &pod,
+        name: "dbg",
+        attempt: 0,
+        image: "i",
+        image_user: &ImageUser::Id(0),
+        env: &[],
+        mounts: &[],
+        target: Some("c-1"),
+        facts: &facts(),
+    })
+    .unwrap();
+    let options = config.linux.unwrap().security_context.unwrap().namespace_options.unwrap();
+    assert_eq!((options.pid(), options.target_id.as_str()), (v1::NamespaceMode::Target, "c-1"));
 }
 
 #[test]

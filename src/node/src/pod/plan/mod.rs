@@ -6,8 +6,9 @@
 //! nothing left to run   -> finish
 //! ```
 
-mod backoff;
+mod guests;
 mod init;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -16,11 +17,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub(crate) use backoff::{BackoffEntry, BackoffRule};
+pub(crate) use rules::ExitRule;
 
 use super::observed::{Instance, InstanceState, Observed};
 use crate::model::{ContainerId, SandboxId};
-use crate::probe::ProbeKind;
 
 /// Whether an exited container comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub(crate) enum Role {
     Sidecar,
     /// A main container.
     App,
+    /// A guest that somebody put into the running pod to look around; it runs once.
+    Ephemeral,
 }
 
 /// A container of the spec, reduced to what decisions need.
@@ -75,6 +77,8 @@ pub(crate) struct Member {
     pub(crate) hash: String,
     /// Its own restart rule, resolved against the pod's.
     pub(crate) restart: Restart,
+    /// What its exit codes mean, before that rule is asked; the first match counts.
+    pub(crate) rules: Vec<ExitRule>,
 }
 
 /// A pod's spec, reduced to what decisions need.
@@ -84,25 +88,79 @@ pub(crate) struct Wanted {
     pub(crate) restart: Restart,
     /// Whether it uses the host's network.
     pub(crate) host_network: bool,
-    /// Whether any container has a probe.
-    pub(crate) has_probes: bool,
     /// Init containers in spec order.
     pub(crate) init: Vec<Member>,
     /// Main containers in spec order.
     pub(crate) apps: Vec<Member>,
+    /// Ephemeral containers in spec order.
+    pub(crate) ephemeral: Vec<Member>,
+}
+
+/// How long a container's next restart is held back.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct BackoffEntry {
+    /// The present delay in milliseconds.
+    pub(crate) delay_ms: u64,
+    /// When it last grew.
+    pub(crate) updated: Timestamp,
+    /// The definition it belongs to: another one starts from nothing.
+    pub(crate) hash: String,
+}
+
+/// First delay, cap and forgetting of crash loops.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BackoffRule {
+    /// First delay.
+    pub(crate) base: Duration,
+    /// Cap.
+    pub(crate) cap: Duration,
+}
+
+impl Default for BackoffRule {
+    fn default() -> Self {
+        Self { base: Duration::from_secs(10), cap: Duration::from_secs(300) }
+    }
+}
+
+/// An entry is forgotten when the container ran this long since its last restart.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+impl BackoffRule {
+    /// The entry after one more restart at `now`.
+    pub(crate) fn next(
+        &self,
+        entry: Option<&BackoffEntry>,
+        hash: &str,
+        finished: Timestamp,
+        now: Timestamp,
+    ) -> BackoffEntry {
+        let delay = match entry {
+            Some(entry) if entry.applies(hash, finished) => {
+                Duration::from_millis(entry.delay_ms).saturating_mul(2).min(self.cap)
+            }
+            _ => self.base.min(self.cap),
+        };
+        BackoffEntry {
+            delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+            updated: now,
+            hash: hash.to_owned(),
+        }
+    }
+}
+
+impl BackoffEntry {
+    fn applies(&self, hash: &str, finished: Timestamp) -> bool {
+        self.hash == hash && finished.duration_since(self.updated) <= signed(FORGET_AFTER)
+    }
+
+    /// Until when a container that ended at `finished` is held back; `None` = not at all.
+    pub(crate) fn until(&self, hash: &str, finished: Timestamp) -> Option<Timestamp> {
+        self.applies(hash, finished).then(|| later(finished, Duration::from_millis(self.delay_ms)))
+    }
 }
 
 /// Key under which a failed try to make the sandbox is held back; no container can have that name.
 pub(crate) const SANDBOX_HOLD: &str = "";
-
-/// What the probes say of a running container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Probed {
-    /// It counts as started.
-    pub(crate) started: bool,
-    /// The probe by whose failures it is to be killed.
-    pub(crate) failed: Option<ProbeKind>,
-}
 
 /// What `plan` looks at.
 #[derive(Debug)]
@@ -115,20 +173,12 @@ pub(crate) struct Input<'a> {
     pub(crate) backoffs: &'a BTreeMap<String, BackoffEntry>,
     /// Containers whose last try failed and when to try again.
     pub(crate) holds: &'a BTreeMap<String, Timestamp>,
-    /// What probes say; a container that is not in here has none.
-    pub(crate) probes: &'a BTreeMap<ContainerId, Probed>,
     /// Highest restart count ever seen by container, also of instances the runtime has forgotten.
     pub(crate) counted: &'a BTreeMap<String, u32>,
     /// Whether the pod was told to end: then nothing may start.
     pub(crate) terminating: bool,
     /// Wall-clock time.
     pub(crate) now: Timestamp,
-}
-
-impl Input<'_> {
-    fn probed(&self, instance: &Instance) -> Probed {
-        self.probes.get(&instance.id).copied().unwrap_or(Probed { started: true, failed: None })
-    }
 }
 
 /// Why a container is killed while its pod lives on.
@@ -142,15 +192,8 @@ pub(crate) enum KillReason {
     StateUnknown,
     /// A newer instance of the same name lives.
     Doubled,
-    /// Its hook after the start failed.
-    PostStartFailed,
-    /// A probe failed too often.
-    Probe {
-        /// Which.
-        kind: ProbeKind,
-        /// Whether it comes back.
-        again: bool,
-    },
+    /// An exit of another container restarts the whole pod.
+    PodRestarts,
 }
 
 /// One step.
@@ -164,6 +207,13 @@ pub(crate) enum Action {
         name: String,
         /// Why.
         reason: KillReason,
+    },
+    /// Forget a container that has ended, so that its name begins anew.
+    Remove {
+        /// Which.
+        id: ContainerId,
+        /// Its name.
+        name: String,
     },
     /// Stop a sandbox.
     StopSandbox(SandboxId),
@@ -215,6 +265,8 @@ pub(crate) struct Plan {
     pub(crate) finished: bool,
     /// All init containers are through.
     pub(crate) initialized: bool,
+    /// All containers are being put back to the beginning.
+    pub(crate) restarts_all: bool,
 }
 
 impl Plan {
@@ -232,6 +284,10 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
     match sandbox(input, &mut plan) {
         SandboxState::Good(id) => {
             doubled(input, &id, &mut plan);
+            if rules::restart_all(input, &id, &mut plan) {
+                return plan;
+            }
+            guests::start(input, &id, &mut plan);
             match init::progress(input, &id, &mut plan) {
                 init::Progress::Done => {
                     plan.initialized = true;
@@ -300,10 +356,7 @@ fn worth_a_new_sandbox(input: &Input<'_>) -> bool {
         return false;
     }
     let done = |member: &Member| {
-        input
-            .observed
-            .newest(&member.name)
-            .is_some_and(|c| c.state == InstanceState::Exited && !member.restart.wants(failed(c)))
+        input.observed.newest(&member.name).is_some_and(|c| c.state == InstanceState::Exited && !member.comes_back(c))
     };
     !input.wanted.apps.iter().all(done)
 }
@@ -332,8 +385,6 @@ fn apps(input: &Input<'_>, sandbox: Option<&SandboxId>, plan: &mut Plan) {
                 if instance.hash != member.hash {
                     kill(instance, KillReason::DefinitionChanged, plan);
                     start(input, member, None, plan);
-                } else if let Some(kind) = input.probed(instance).failed {
-                    replace(input, member, instance, kind, plan);
                 }
             }
             (Some(InstanceState::Created), Some(instance)) if instance.hash == member.hash => {
@@ -347,7 +398,7 @@ fn apps(input: &Input<'_>, sandbox: Option<&SandboxId>, plan: &mut Plan) {
             }
             (Some(InstanceState::Exited), _) => {
                 if let Some(instance) = newest
-                    && member.restart.wants(failed(instance))
+                    && member.comes_back(instance)
                 {
                     over = false;
                     restart(input, member, instance, plan);
@@ -370,24 +421,6 @@ pub(crate) fn failed(instance: &Instance) -> bool {
 
 fn kill(instance: &Instance, reason: KillReason, plan: &mut Plan) {
     plan.actions.push(Action::Kill { id: instance.id.clone(), name: instance.name.clone(), reason });
-}
-
-/// Kills a container whose probe failed, and starts it anew in the same breath unless a restart delay is still on or the
-/// pod never restarts anything.
-fn replace(input: &Input<'_>, member: &Member, instance: &Instance, kind: ProbeKind, plan: &mut Plan) {
-    let again = member.restart != Restart::Never;
-    kill(instance, KillReason::Probe { kind, again }, plan);
-    if !again {
-        return;
-    }
-    // As upstream: the delay is counted from the exit before this one. If it is still on, the next plan sees the new exit.
-    let exited = |c: &&Instance| c.name == member.name && c.state == InstanceState::Exited;
-    let Some(last) = input.observed.containers.iter().find(exited) else { return start(input, member, None, plan) };
-    let finished = at(last.finished_at, input.now);
-    let entry = input.backoffs.get(&member.name);
-    if entry.and_then(|e| e.until(&member.hash, finished)).is_none_or(|until| until <= input.now) {
-        start(input, member, Some(finished), plan);
-    }
 }
 
 fn adopt(input: &Input<'_>, instance: &Instance, plan: &mut Plan) {

@@ -12,7 +12,7 @@ fn now() -> Timestamp {
 }
 
 fn member(name: &str, role: Role, restart: Restart) -> Member {
-    Member { name: name.into(), role, hash: "h".into(), restart }
+    Member { name: name.into(), role, hash: "h".into(), restart, rules: Vec::new() }
 }
 
 fn wanted(restart: Restart, init: &[(&str, Role)], apps: &[&str]) -> Wanted {
@@ -20,12 +20,12 @@ fn wanted(restart: Restart, init: &[(&str, Role)], apps: &[&str]) -> Wanted {
     Wanted {
         restart,
         host_network: false,
-        has_probes: true,
         init: init
             .iter()
             .map(|(n, role)| member(n, *role, if *role == Role::Sidecar { Restart::Always } else { init_rule }))
             .collect(),
         apps: apps.iter().map(|n| member(n, Role::App, restart)).collect(),
+        ephemeral: Vec::new(),
     }
 }
 
@@ -66,7 +66,6 @@ struct World {
     observed: Observed,
     backoffs: BTreeMap<String, BackoffEntry>,
     holds: BTreeMap<String, Timestamp>,
-    probes: BTreeMap<ContainerId, Probed>,
     counted: BTreeMap<String, u32>,
 }
 
@@ -87,7 +86,6 @@ impl World {
             observed: &self.observed,
             backoffs: &self.backoffs,
             holds: &self.holds,
-            probes: &self.probes,
             counted: &self.counted,
             terminating,
             now,
@@ -102,6 +100,7 @@ fn short(plan: &Plan) -> String {
         .iter()
         .map(|action| match action {
             Action::Kill { id, .. } => format!("kill:{id}"),
+            Action::Remove { id, .. } => format!("rm:{id}"),
             Action::StopSandbox(id) => format!("stop:{id}"),
             Action::CreateSandbox { attempt, .. } => format!("+s{attempt}"),
             Action::Start { name, attempt, adopt: None, .. } => format!("{name}{attempt}"),
@@ -165,67 +164,6 @@ fn restart_rules() {
     }
 }
 
-fn says(name: &str, started: bool, failed: Option<ProbeKind>) -> (ContainerId, Probed) {
-    (name.into(), Probed { started, failed })
-}
-
-#[test]
-fn a_failed_probe_kills_and_restarts_in_one_breath() {
-    use InstanceState::{Exited, Running};
-    use Restart::{Always, Never, OnFailure};
-    let condemned = |restart, older: Option<Instance>, delay_ms| {
-        let attempt = u32::from(older.is_some());
-        let mut all = vec![instance("a", attempt, Running, 0), instance("b", 0, Running, 0)];
-        all.extend(older);
-        let mut world = World::with(vec![sandbox(0, true)], all);
-        world.probes = [says(&format!("a-{attempt}"), true, Some(ProbeKind::Liveness))].into();
-        let entry = BackoffEntry { delay_ms, updated: now(), hash: "h".into() };
-        world.backoffs.insert("a".into(), entry);
-        let plan = world.plan(&wanted(restart, &[], &["a", "b"]));
-        let again = plan.actions.iter().any(|action| {
-            matches!(action, Action::Kill { reason: KillReason::Probe { kind: ProbeKind::Liveness, again: true }, .. })
-        });
-        (short(&plan), again)
-    };
-    assert_eq!(condemned(Always, None, 10_000), ("kill:a-0 a1".into(), true));
-    assert_eq!(condemned(OnFailure, None, 10_000), ("kill:a-0 a1".into(), true));
-    assert_eq!(condemned(Never, None, 10_000), ("kill:a-0".into(), false));
-    // The exit before was a second ago: its delay is over, or it is not.
-    assert_eq!(condemned(Always, Some(instance("a", 0, Exited, 1)), 500), ("kill:a-1 a2".into(), true));
-    assert_eq!(condemned(Always, Some(instance("a", 0, Exited, 1)), 10_000), ("kill:a-1".into(), true));
-}
-
-#[test]
-fn a_pod_that_never_restarts_ends_after_its_last_container_failed_its_probe() {
-    use InstanceState::{Exited, Running};
-    let mut world = World::with(vec![sandbox(0, true)], vec![instance("a", 0, Running, 0)]);
-    world.probes = [says("a-0", false, Some(ProbeKind::Startup))].into();
-    assert_eq!(short(&world.plan(&wanted(Restart::Never, &[], &["a"]))), "kill:a-0");
-    let world = World::with(vec![sandbox(0, true)], vec![instance("a", 0, Exited, 137)]);
-    assert_eq!(short(&world.plan(&wanted(Restart::Never, &[], &["a"]))), "fin");
-}
-
-#[test]
-fn a_sidecar_gates_the_next_one_until_it_has_started() {
-    use InstanceState::{Exited, Running};
-    let spec = wanted(Restart::Never, &[("s", Role::Sidecar), ("j", Role::Init)], &["a"]);
-    let plan = |containers: Vec<Instance>, started, failed| {
-        let mut world = World::with(vec![sandbox(0, true)], containers);
-        world.probes = [says("s-0", started, failed)].into();
-        short(&world.plan(&spec))
-    };
-    let side = || instance("s", 0, Running, 0);
-    let all = || vec![side(), instance("j", 0, Exited, 0), instance("a", 0, Running, 0)];
-    assert_eq!(plan(vec![side()], false, None), "");
-    assert_eq!(plan(vec![side()], true, None), "j0");
-    assert_eq!(plan(vec![side()], false, Some(ProbeKind::Startup)), "kill:s-0 s1");
-    // A failing liveness probe does not hold up the next one.
-    assert_eq!(plan(vec![side()], true, Some(ProbeKind::Liveness)), "kill:s-0 s1 j0");
-    assert_eq!(plan(all(), true, Some(ProbeKind::Liveness)), "kill:s-0 s1");
-    assert_eq!(plan(all(), false, None), "");
-    assert_eq!(plan(all(), true, None), "");
-}
-
 #[test]
 fn init_containers_run_in_order() {
     use InstanceState::{Exited, Running};
@@ -261,6 +199,85 @@ fn init_containers_run_in_order() {
         let plan = World::with(vec![sandbox(0, true)], containers).plan(&spec(restart));
         assert_eq!(short(&plan), want, "{name}");
     }
+}
+
+fn with_rules(mut wanted: Wanted, name: &str, rules: serde_json::Value) -> Wanted {
+    let container: k8s_openapi::api::core::v1::Container = serde_json::from_value(
+        serde_json::json!({"name": name, "restartPolicy": "Never", "restartPolicyRules": rules}),
+    )
+    .unwrap();
+    let member = wanted.init.iter_mut().chain(&mut wanted.apps).find(|member| member.name == name).unwrap();
+    member.rules = ExitRule::of(&container);
+    member.restart = Restart::Never;
+    wanted
+}
+
+#[test]
+fn a_rule_for_the_exit_code_comes_before_the_policy() {
+    use InstanceState::Exited;
+    let rules = serde_json::json!([
+        {"action": "Restart", "exitCodes": {"operator": "In", "values": [42, 43]}},
+        {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0, 1, 2]}},
+    ]);
+    let spec = with_rules(wanted(Restart::Never, &[], &["a"]), "a", rules);
+    for (code, want) in [(42, "a1"), (43, "a1"), (7, "a1"), (0, "fin"), (1, "fin"), (2, "fin")] {
+        let world = World::with(vec![sandbox(0, true)], vec![instance("a", 0, Exited, code)]);
+        assert_eq!(short(&world.plan(&spec)), want, "{code}");
+    }
+    let bare: k8s_openapi::api::core::v1::Container = serde_json::from_value(serde_json::json!({"name": "a",
+        "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]}))
+    .unwrap();
+    assert_eq!(ExitRule::of(&bare), [], "only beside a policy of its own");
+}
+
+#[test]
+fn an_exit_may_take_the_whole_pod_back_to_its_beginning() {
+    use InstanceState::{Exited, Running};
+    let rules =
+        serde_json::json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}]);
+    let spec = with_rules(wanted(Restart::Never, &[("i", Role::Init)], &["a", "b"]), "a", rules);
+    let done = instance("i", 0, Exited, 0);
+    let mut world =
+        World::with(vec![sandbox(0, true)], vec![done, instance("a", 0, Exited, 88), instance("b", 0, Running, 0)]);
+    let plan = world.plan(&spec);
+    assert_eq!((short(&plan).as_str(), plan.restarts_all), ("kill:b-0", true));
+    carry_out(&mut world, &plan);
+    let plan = world.plan(&spec);
+    assert_eq!((short(&plan).as_str(), plan.restarts_all), ("rm:i-0 rm:b-0 rm:a-0", true), "whoever asked goes last");
+    carry_out(&mut world, &plan);
+    world.counted.extend([("i", 0), ("a", 0), ("b", 0)].map(|(name, count)| (name.to_owned(), count)));
+    let plan = world.plan(&spec);
+    assert_eq!((short(&plan).as_str(), plan.restarts_all), ("i1", false));
+    let other = World::with(vec![sandbox(0, true)], vec![instance("a", 0, Exited, 1), instance("b", 0, Running, 0)]);
+    assert_eq!(short(&other.plan(&spec)), "", "another code");
+    assert!(spec.may_restart_all());
+}
+
+#[test]
+fn a_guest_runs_once_and_holds_up_nobody() {
+    use InstanceState::{Created, Exited, Running};
+    let spec = Wanted {
+        ephemeral: vec![member("e", Role::Ephemeral, Restart::Never)],
+        ..wanted(Restart::Always, &[("i", Role::Init)], &["a"])
+    };
+    let main = || instance("a", 0, Running, 0);
+    for (there, want) in [
+        (vec![instance("i", 0, Running, 0)], "e0"),
+        (vec![main()], "e0"),
+        (vec![main(), instance("e", 0, Created, 0)], "adopt:e0"),
+        (vec![main(), instance("e", 0, Running, 0)], ""),
+        (vec![main(), instance("e", 0, Exited, 1)], ""),
+    ] {
+        assert_eq!(short(&World::with(vec![sandbox(0, true)], there.clone()).plan(&spec)), want, "{there:?}");
+    }
+    let mut known = World::with(vec![sandbox(0, true)], vec![main()]);
+    known.counted.insert("e".into(), 0);
+    assert_eq!(short(&known.plan(&spec)), "", "removed behind our back: it ran");
+    let over = World::with(vec![sandbox(0, true)], vec![instance("a", 0, Exited, 0), instance("e", 0, Running, 0)]);
+    assert_eq!(
+        short(&over.plan(&Wanted { restart: Restart::Never, ..with_rules(spec, "a", serde_json::json!([])) })),
+        "fin"
+    );
 }
 
 #[test]
@@ -364,6 +381,7 @@ fn carry_out(world: &mut World, plan: &Plan) {
                     c.finished_at = NOW * 1_000_000_000;
                 }
             }
+            Action::Remove { id, .. } => world.observed.containers.retain(|c| c.id != *id),
             Action::StopSandbox(id) => {
                 world.observed.sandboxes.iter_mut().filter(|s| s.id == *id).for_each(|s| s.ready = false);
             }

@@ -279,3 +279,70 @@ async fn no_sandbox_is_tried_while_the_node_has_no_network_and_the_hosts_own_nee
     bench.until_ready("new").await;
     assert!(begin.elapsed() < Duration::from_millis(500), "{:?}", begin.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_debug_container_joins_the_running_pod_once() {
+    let bench = Bench::new().await;
+    let plain = json!({"terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "image": "i"}]});
+    bench.set(&pod_with("u1", plain.clone()));
+    bench.until_ready("u1").await;
+    let target = bench.runtime.container_id("u1", "c").unwrap();
+    let mut spec = plain;
+    spec["ephemeralContainers"] = json!([{"name": "dbg", "image": "i", "targetContainerName": "c"}]);
+    let pod = pod_with("u1", spec);
+    bench.set(&pod);
+    let runs = |status: &PodStatus| {
+        status
+            .ephemeral_container_statuses
+            .iter()
+            .flatten()
+            .any(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()))
+    };
+    bench.until("u1", "debugged", runs).await;
+    assert!(bench.hands.log.lock().contains(&format!("dbg looks into {target}")));
+    let id = bench.runtime.container_id("u1", "dbg").unwrap();
+    bench.runtime.exit(&id, 3);
+    let ended = |status: &PodStatus| {
+        status
+            .ephemeral_container_statuses
+            .iter()
+            .flatten()
+            .any(|c| c.state.as_ref().and_then(|s| s.terminated.as_ref()).is_some_and(|end| end.exit_code == 3))
+    };
+    bench.until("u1", "looked around", ended).await;
+    // Removed behind the agent's back: it stays what it was.
+    bench.runtime.remove_container(v1::RemoveContainerRequest { container_id: id }).await.unwrap();
+    bench.table.wake(&"u1".into());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    bench.until("u1", "looked around", ended).await;
+    let bench = bench.again().await;
+    bench.set(&pod);
+    bench.until_ready("u1").await;
+    bench.until("u1", "looked around", ended).await;
+    assert_eq!(bench.runtime.failpoints().count("CreateContainer"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_containers_begin_anew_in_the_same_sandbox_when_an_exit_code_says_so() {
+    let bench = Bench::new().await;
+    let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "i", "image": "i"}],
+        "containers": [
+            {"name": "a", "image": "i", "restartPolicy": "Never",
+                "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}]},
+            {"name": "b", "image": "i"}]});
+    bench.runtime.set_program("i", longshore_cri::fake::Program::exits(0, Duration::from_millis(10)));
+    bench.set(&pod_with("u1", spec));
+    let status = bench.until_ready("u1").await;
+    assert_eq!(condition(&status, "AllContainersRestarting"), "False");
+    let id = bench.runtime.container_id("u1", "a").unwrap();
+    bench.runtime.exit(&id, 88);
+    let again = |status: &PodStatus| {
+        condition(status, "Ready") == "True" && status.container_statuses.iter().flatten().all(|c| c.restart_count == 1)
+    };
+    let status = bench.until("u1", "begun anew", again).await;
+    assert_eq!(status.init_container_statuses.as_ref().unwrap()[0].restart_count, 1);
+    assert_eq!(condition(&status, "AllContainersRestarting"), "False");
+    assert_eq!(bench.runtime.failpoints().count("RunPodSandbox"), 1);
+    let told = bench.statuses.all.lock().iter().any(|u| condition(&u.status, "AllContainersRestarting") == "True");
+    assert!(told, "it is said while it lasts");
+}

@@ -1,8 +1,7 @@
 //! Workers on the fake runtime, with paused time.
 
-mod hooks;
+mod admission;
 mod life;
-mod probes;
 mod restart;
 
 use std::collections::HashMap;
@@ -20,13 +19,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::admit::{self, Grounds};
 use crate::event::EventRecorder;
 use crate::journal::Journal;
 use crate::model::{
     ContainerId, DesiredPod, PodChange, PodControl as _, PodKey, PodSink as _, PodUid, ReadPods as _, SourceKind,
 };
 use crate::pod::table::Found;
-use crate::probe::{Probes, ProbesOptions};
 
 /// A clock that goes with tokio's paused one.
 #[derive(Debug)]
@@ -74,6 +73,10 @@ impl Prepare for Hands {
         }
     }
 
+    async fn runtime_handler(&self, _pod: &DesiredPod) -> Result<String, Failure> {
+        Ok(String::new())
+    }
+
     async fn sandbox_config(
         &self,
         pod: &DesiredPod,
@@ -93,7 +96,11 @@ impl Prepare for Hands {
     }
 
     async fn container_config(&self, request: ContainerRequest<'_>) -> Result<v1::ContainerConfig, Failure> {
-        let (container, _) = wanted::find(&request.pod.pod, request.container).unwrap();
+        let spec = request.pod.pod.spec.as_ref().unwrap();
+        let (_, container) = config::find_container(spec, request.container).unwrap();
+        if let Some(target) = request.target {
+            self.note(format!("{} looks into {target}", request.container));
+        }
         Ok(v1::ContainerConfig {
             metadata: Some(v1::ContainerMetadata { name: request.container.into(), attempt: request.attempt }),
             image: Some(v1::ImageSpec { image: request.image.reference.clone(), ..Default::default() }),
@@ -142,6 +149,35 @@ impl PodCgroups for Hands {
     }
 }
 
+/// A node that takes what tests say.
+#[derive(Debug)]
+struct FakeNode(Mutex<admit::Node>);
+
+impl FakeNode {
+    fn new() -> Self {
+        let amount =
+            |name: &str, text: &str| (name.to_owned(), longshore_api::quantity::Quantity::parse(text).unwrap());
+        Self(Mutex::new(admit::Node {
+            name: "n1".into(),
+            allocatable: [amount("cpu", "2"), amount("memory", "4Gi"), amount("pods", "110")].into(),
+            ..admit::Node::default()
+        }))
+    }
+}
+
+#[async_trait]
+impl Grounds for FakeNode {
+    fn node(&self) -> admit::Node {
+        self.0.lock().clone()
+    }
+
+    async fn runtime_known(&self) {}
+
+    async fn look_again(&self) -> admit::Node {
+        self.node()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Statuses {
     all: Mutex<Vec<StatusUpdate>>,
@@ -167,6 +203,7 @@ struct Bench {
     tasks: Tasks,
     folder: Arc<tempfile::TempDir>,
     clock: SharedClock,
+    node: Arc<FakeNode>,
 }
 
 impl Bench {
@@ -177,10 +214,15 @@ impl Bench {
         });
         let runtime = FakeRuntime::new(FakeOptions { clock: Arc::clone(&clock), ..FakeOptions::default() });
         runtime.add_image("sha256:1");
-        Self::start(runtime, Arc::new(tempfile::tempdir().unwrap()), clock).await
+        Self::start(runtime, Arc::new(tempfile::tempdir().unwrap()), clock, Arc::new(FakeNode::new())).await
     }
 
-    async fn start(runtime: FakeRuntime, folder: Arc<tempfile::TempDir>, clock: SharedClock) -> Self {
+    async fn start(
+        runtime: FakeRuntime,
+        folder: Arc<tempfile::TempDir>,
+        clock: SharedClock,
+        node: Arc<FakeNode>,
+    ) -> Self {
         let tasks = Tasks::new();
         let (journal, facts) = Journal::open_inline(&folder.path().join("longshore")).unwrap();
         let hands = Arc::new(Hands::default());
@@ -188,19 +230,10 @@ impl Bench {
         let shared: SharedRuntime = Arc::new(runtime.clone());
         let found =
             facts.into_iter().map(|(uid, facts)| (uid, Found { facts, observed: Observed::default() })).collect();
-        let probes = Probes::start(
-            ProbesOptions {
-                runtime: Arc::clone(&shared),
-                events: EventRecorder::log_only(Arc::clone(&clock)),
-                metrics: crate::telemetry::ProbeMetrics::default(),
-                clock: Arc::clone(&clock),
-            },
-            &tasks,
-        );
         let table = PodTable::new(
             PodTableOptions {
                 node_name: "n1".into(),
-                pod_limit: 110,
+                grounds: Arc::clone(&node) as Arc<dyn Grounds>,
                 runtime: Arc::clone(&shared),
                 runtime_name: "containerd".into(),
                 prepare: Arc::clone(&hands) as Arc<dyn Prepare>,
@@ -208,7 +241,6 @@ impl Bench {
                 statuses: Arc::clone(&statuses) as Arc<dyn StatusSink>,
                 events: EventRecorder::log_only(Arc::clone(&clock)),
                 metrics: crate::telemetry::PodMetrics::default(),
-                probes: probes.clone(),
                 journal,
                 clock: Arc::clone(&clock),
                 legacy_logs: folder.path().join("links"),
@@ -219,7 +251,6 @@ impl Bench {
             found,
             &tasks,
         );
-        probes.connect(Arc::new(table.clone()));
         // The runtime's events ring the bells, as the observer does.
         let mut events = runtime.container_events().await.unwrap();
         let bells = table.clone();
@@ -237,23 +268,23 @@ impl Bench {
                 }
             }
         }));
-        Self { runtime, hands, statuses, table, tasks, folder, clock }
+        Self { runtime, hands, statuses, table, tasks, folder, clock, node }
     }
 
     /// Ends this agent as a kill does and starts the next one on the same runtime and folder.
     async fn again(self) -> Self {
         self.tasks.cancel();
-        let Self { runtime, folder, clock, table, tasks, .. } = self;
+        let Self { runtime, folder, clock, node, table, tasks, .. } = self;
         drop(table);
         tokio::time::timeout(Duration::from_secs(600), tasks.join()).await.unwrap();
-        Self::start(runtime, folder, clock).await
+        Self::start(runtime, folder, clock, node).await
     }
 
     /// The same with calls in flight, which are simply dropped.
     async fn killed(self) -> Self {
         self.tasks.cancel();
-        let Self { runtime, folder, clock, .. } = self;
-        Self::start(runtime, folder, clock).await
+        let Self { runtime, folder, clock, node, .. } = self;
+        Self::start(runtime, folder, clock, node).await
     }
 
     fn set(&self, pod: &DesiredPod) {

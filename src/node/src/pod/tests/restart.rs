@@ -145,3 +145,19 @@ async fn killed_at_random_moments_nothing_is_doubled_or_left() {
         assert!(bench.runtime.sandboxes().is_empty(), "round {round}: {:?}", bench.runtime.sandboxes());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_whose_address_the_runtime_forgot_is_left_alone() {
+    let bench = Bench::new().await;
+    let pod = pod("u1");
+    bench.set(&pod);
+    let before = bench.until_ready("u1").await;
+    let bench = bench.again().await;
+    let sandbox = bench.runtime.sandboxes().remove(0).id;
+    bench.runtime.lose_address(&sandbox);
+    bench.set(&pod);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let after = bench.until_ready("u1").await;
+    assert_eq!(before.pod_ips, after.pod_ips);
+    assert_eq!(bench.runtime.failpoints().count("RunPodSandbox"), 1);
+}

@@ -5,8 +5,7 @@ use longshore_cri::v1;
 use super::Worker;
 use crate::journal::{ExitFacts, InstanceFacts};
 use crate::pod::observed::{Instance, InstanceState, Observed};
-use crate::pod::{probing, read, wanted};
-use crate::probe::Known;
+use crate::pod::{read, wanted};
 
 /// Shown for a container that ran and that the runtime no longer has.
 const LOST_REASON: &str = "ContainerStatusUnknown";
@@ -24,12 +23,17 @@ impl Worker {
         for index in 0..self.observed.containers.len() {
             self.note(index);
         }
-        if let Some(sandbox) = self.observed.newest_sandbox()
-            && !sandbox.ips.is_empty()
-            && self.facts.ips != sandbox.ips
-        {
-            self.facts.ips.clone_from(&sandbox.ips);
-            self.unsaved = true;
+        if let Some(sandbox) = self.observed.sandboxes.first_mut() {
+            let own = self.facts.ips_of.as_ref() == Some(&sandbox.id);
+            if sandbox.ips.is_empty() && sandbox.ready && own {
+                // A runtime that was started again may have forgotten it; the sandbox still has what it was given.
+                sandbox.ips.clone_from(&self.facts.ips);
+            }
+            if !sandbox.ips.is_empty() && (self.facts.ips != sandbox.ips || !own) {
+                self.facts.ips.clone_from(&sandbox.ips);
+                self.facts.ips_of = Some(sandbox.id.clone());
+                self.unsaved = true;
+            }
         }
         self.recall();
     }
@@ -99,21 +103,14 @@ impl Worker {
                 }
             }
         }
-        // A verdict stands for the life of the process, whoever asks.
-        let known = match (instance.state, known) {
-            (InstanceState::Running | InstanceState::Unknown, Some(known)) if known.started_at != 0 => {
-                Known { started: known.started, ready: known.ready }
-            }
-            (InstanceState::Running, _) => probing::first_known(&self.desired.pod, instance),
-            (InstanceState::Created | InstanceState::Exited | InstanceState::Unknown, _) => Known::default(),
-        };
+        let running = instance.state == InstanceState::Running;
         let facts = InstanceFacts {
             id: instance.id.clone(),
             attempt: instance.attempt,
             sandbox: Some(instance.sandbox.clone()),
             started_at: instance.started_at,
-            ready: known.ready,
-            started: known.started,
+            ready: running,
+            started: running,
             hash: instance.hash.clone(),
             image: instance.image.clone(),
             image_ref: instance.image_ref.clone(),

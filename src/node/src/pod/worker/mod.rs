@@ -5,6 +5,7 @@
 //! ```
 //! Never backwards. From the moment `Ending` is entered nothing of the pod may start.
 
+mod admission;
 mod end;
 mod facts;
 mod network;
@@ -30,11 +31,12 @@ use super::plan::{BackoffRule, HeldBack, Wanted};
 use super::ports::{Failure, PodCgroups, Prepare, PulledImage, StatusSink};
 use super::slots::{PARALLEL_STARTS, PARALLEL_STOPS, Slots};
 use super::table::{Found, PodTable, Shown};
-use super::{admit, wanted};
+use super::turns::Turn;
+use super::wanted;
+use crate::admit::Grounds;
 use crate::event::{EventRecorder, EventTarget};
 use crate::journal::{EndFacts, Journal, PodFacts, Verdict};
 use crate::model::DesiredPod;
-use crate::probe::Probes;
 use crate::telemetry::PodMetrics;
 
 /// What the table and its workers work with.
@@ -42,8 +44,8 @@ use crate::telemetry::PodMetrics;
 pub struct PodTableOptions {
     /// The node's name.
     pub node_name: String,
-    /// `maxPods`.
-    pub pod_limit: usize,
+    /// What admission knows of the node.
+    pub grounds: Arc<dyn Grounds>,
     /// The runtime.
     pub runtime: SharedRuntime,
     /// The runtime's name, the scheme of container ids.
@@ -58,8 +60,6 @@ pub struct PodTableOptions {
     pub events: EventRecorder,
     /// Figures of pods and containers.
     pub metrics: PodMetrics,
-    /// Probes.
-    pub probes: Probes,
     /// Facts.
     pub journal: Journal,
     /// Wall-clock time.
@@ -170,6 +170,10 @@ pub(super) struct Worker {
     pub(super) facts: PodFacts,
     /// Whether facts changed since they were put into the journal.
     pub(super) unsaved: bool,
+    /// Its place in the queue of pods to be admitted.
+    pub(super) turn: Option<Turn>,
+    /// Whether others have gone since it was refused.
+    pub(super) room: bool,
     pub(super) observed: Observed,
     /// Whether `observed` holds all that is known; a wake-up or an interrupted pass makes it stale.
     pub(super) fresh: bool,
@@ -183,6 +187,8 @@ pub(super) struct Worker {
     pub(super) retries: BTreeMap<String, Backoff>,
     pub(super) waiting: BTreeMap<String, Waiting>,
     pub(super) held_back: Vec<HeldBack>,
+    /// Whether all containers are being put back to the beginning.
+    pub(super) restarts_all: bool,
     /// Attempt of which the restart delay was last told in an event.
     pub(super) told: BTreeMap<String, u32>,
     pub(super) pulls: BTreeMap<String, Pull>,
@@ -192,9 +198,6 @@ pub(super) struct Worker {
     /// Held by a create or start in flight, which goes on when its pass is interrupted.
     pub(super) calls: Arc<tokio::sync::Mutex<()>>,
 }
-
-/// Seconds that a pod gets whose API object was deleted by force.
-const FORCED_GRACE: i64 = 2;
 
 /// First and longest pause between tries of a failing step.
 const RETRY_BASE: Duration = Duration::from_secs(1);
@@ -207,6 +210,7 @@ impl Worker {
         inbox: Arc<Inbox>,
         shown: Arc<Shown>,
         found: Found,
+        turn: Option<Turn>,
         table: PodTable,
     ) -> Self {
         Self {
@@ -220,6 +224,8 @@ impl Worker {
             removed: false,
             facts: found.facts,
             unsaved: true,
+            turn,
+            room: false,
             observed: found.observed,
             fresh: false,
             looked: false,
@@ -228,6 +234,7 @@ impl Worker {
             retries: BTreeMap::new(),
             waiting: BTreeMap::new(),
             held_back: Vec::new(),
+            restarts_all: false,
             told: BTreeMap::new(),
             pulls: BTreeMap::new(),
             network_told: None,
@@ -251,6 +258,7 @@ impl Worker {
         self.begin();
         loop {
             self.absorb();
+            let was_wanted = self.stage == Stage::Sync;
             match self.stage {
                 Stage::Sync => {
                     let inbox = Arc::clone(&self.inbox);
@@ -261,21 +269,42 @@ impl Worker {
                             self.fresh = false;
                             continue;
                         }
-                        () = Box::pin(self.pass()) => {}
+                        () = Box::pin(self.pass_or_judge()) => {}
                     }
                 }
                 Stage::Ending => Box::pin(self.end()).await,
                 Stage::Ended => {
+                    if self.waits_for_room() {
+                        let inbox = Arc::clone(&self.inbox);
+                        tokio::select! {
+                            biased;
+                            () = inbox.urgent() => continue,
+                            () = Box::pin(self.judge()) => {}
+                        }
+                        if self.stage == Stage::Sync {
+                            continue;
+                        }
+                    }
                     if Box::pin(self.after_end()).await {
                         return;
                     }
                 }
             }
             self.save();
-            if self.stage == Stage::Ending {
+            if self.stage == Stage::Ending || (was_wanted && self.stage != Stage::Sync) {
                 continue;
             }
             self.sleep().await;
+        }
+    }
+
+    /// The next step of a pod that is wanted.
+    async fn pass_or_judge(&mut self) {
+        if self.facts.admission.is_none() {
+            self.judge().await;
+        }
+        if self.facts.admission == Some(Verdict::Admitted) {
+            self.pass().await;
         }
     }
 
@@ -309,10 +338,13 @@ impl Worker {
         if self.facts.ended {
             self.stage = Stage::Ended;
             self.shown.set_over();
+            // The node may be another one than the one that refused it.
+            self.room = true;
+            if self.waits_for_room() {
+                self.shown.set_refused();
+            }
         } else if over || self.facts.end.is_some() {
             self.order_end(EndFacts::default());
-        } else if self.facts.admission.is_none() && pod.metadata.deletion_timestamp.is_none() {
-            self.admit();
         }
         if self.stage == Stage::Sync && pod.metadata.deletion_timestamp.is_some() {
             // Deleted while no agent ran: the first object that comes in says so, and no later one will.
@@ -321,30 +353,12 @@ impl Worker {
                 ..EndFacts::default()
             });
         }
+        if self.stage != Stage::Sync {
+            // Nothing is asked for; those behind it must not wait.
+            self.turn = None;
+        }
         self.unsaved = true;
         self.save();
-    }
-
-    fn admit(&mut self) {
-        let node = admit::Node {
-            name: self.cx.options.node_name.clone(),
-            pod_limit: self.cx.options.pod_limit,
-            pods: self.table.active_besides(&self.desired.uid),
-        };
-        let verdict = admit::admit(&self.desired.pod, &node);
-        if let Verdict::Rejected { reason, message } = &verdict {
-            self.cx.options.events.event(
-                &EventTarget::pod(&self.desired),
-                crate::event::EventType::Warning,
-                reason.clone(),
-                message.clone(),
-            );
-            tracing::info!(pod = %self.desired.key, uid = %self.desired.uid, %reason, "pod refused");
-            self.facts.ended = true;
-            self.stage = Stage::Ended;
-            self.shown.set_over();
-        }
-        self.facts.admission = Some(verdict);
     }
 
     /// Takes what came in.
@@ -353,6 +367,7 @@ impl Worker {
         if news.stale {
             self.fresh = false;
         }
+        self.room |= news.room;
         if let Some(desired) = news.desired {
             let meta = &desired.pod.metadata;
             if meta.deletion_timestamp.is_some() {
@@ -366,22 +381,19 @@ impl Worker {
         }
         if news.removed {
             self.removed = true;
-            self.order_end(EndFacts { grace_seconds: self.grace_of_removal(), ..EndFacts::default() });
+            self.order_end(EndFacts {
+                grace_seconds: self.desired.pod.metadata.deletion_grace_period_seconds,
+                ..EndFacts::default()
+            });
         }
         if let Some(order) = news.end {
             self.order_end(order);
         }
     }
 
-    /// Grace of a pod whose source let go of it. An API object that goes before the agent has let go of it was deleted by
-    /// force: nobody counts on the pod any more, and nobody could stop it later.
-    fn grace_of_removal(&self) -> Option<i64> {
-        let asked = self.desired.pod.metadata.deletion_grace_period_seconds;
-        if self.desired.source.is_static() { asked } else { Some(asked.map_or(FORCED_GRACE, |a| a.min(FORCED_GRACE))) }
-    }
-
     /// Notes the order to end; grace may only shrink.
     pub(super) fn order_end(&mut self, order: EndFacts) {
+        self.turn = None;
         if self.stage == Stage::Ended {
             return;
         }

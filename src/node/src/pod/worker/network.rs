@@ -1,6 +1,8 @@
 //! The node's network as pods see it: no sandbox with a network of its own is made while the runtime says that it has
 //! none to give. Pods that already have their sandbox go on, and so do those on the host's network.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -10,6 +12,8 @@ use crate::pod::plan::{Action, Plan};
 /// Reason and first words of the event, as upstream has them.
 const REASON: &str = "NetworkNotReady";
 const TEXT: &str = "network is not ready";
+/// Pause between two of the same event.
+const TELL_AGAIN: Duration = Duration::from_secs(600);
 
 /// Whether pods can get a network of their own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,7 +62,6 @@ impl Worker {
         match self.cx.network.get() {
             NetworkState::Ready => {
                 self.network_told = None;
-                self.succeeded(REASON);
                 false
             }
             NetworkState::Unknown => true,
@@ -69,17 +72,21 @@ impl Worker {
         }
     }
 
-    /// Tells at once what is new, and what is not with growing pauses, so that the event outlives its hour.
+    /// Tells at once what is new, and what is not so rarely that the event just outlives its hour.
     fn tell_of_network(&mut self, why: String) {
         let now = self.now();
-        if let Some(told) = self.network_told.as_ref().filter(|told| told.why == why && told.again > now) {
-            let again = told.again;
-            self.wake_by(again);
-            return;
+        let told = self.network_told.as_ref().filter(|told| told.why == why);
+        match told {
+            Some(told) if told.again > now => {
+                let again = told.again;
+                self.wake_by(again);
+                return;
+            }
+            Some(_) => {}
+            None => tracing::warn!(pod = %self.desired.key, error = %why, "sandbox waits for the network"),
         }
-        tracing::warn!(pod = %self.desired.key, error = %why, "sandbox waits for the network");
         self.events().warning(&self.target(), REASON, format!("{TEXT}: {why}"));
-        let again = self.retry_at(REASON, None);
+        let again = crate::pod::plan::later(now, TELL_AGAIN);
         self.network_told = Some(Told { why, again });
         self.wake_by(again);
     }

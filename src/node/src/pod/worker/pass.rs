@@ -7,8 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Pull, Stage, Waiting, Worker};
 use crate::event::{ContainerGroup, EventTarget};
 use crate::journal::EndFacts;
-use crate::pod::observed::{Instance, InstanceState};
-use crate::pod::plan::{Action, Input, Plan, Role, plan};
+use crate::pod::plan::{Action, Input, KillReason, Plan, Role, plan};
 use crate::pod::slots::Slot;
 use crate::pod::{read, wanted};
 
@@ -27,10 +26,10 @@ impl Worker {
             self.inbox.nudge();
             return;
         }
-        self.owed_hooks().await;
         loop {
             let plan = self.plan();
             self.note_held_back(&plan);
+            self.restarts_all = plan.restarts_all;
             if plan.finished {
                 self.order_end(EndFacts::default());
                 self.inbox.nudge();
@@ -79,7 +78,7 @@ impl Worker {
             .facts
             .containers
             .iter()
-            .filter_map(|(name, c)| Some((name.clone(), c.instances.first()?.attempt)))
+            .filter_map(|(name, c)| Some((name.clone(), c.instances.first().map(|i| i.attempt).max(c.counted)?)))
             .collect();
         // Another agent's restarts count on.
         let status = self.desired.pod.status.as_ref();
@@ -92,7 +91,6 @@ impl Worker {
                 *entry = count.max(*entry);
             }
         }
-        let probes = self.probed();
         let backoffs =
             self.facts.containers.iter().filter_map(|(name, c)| Some((name.clone(), c.backoff.clone()?))).collect();
         plan(&Input {
@@ -100,7 +98,6 @@ impl Worker {
             observed: &self.observed,
             backoffs: &backoffs,
             holds: &self.holds,
-            probes: &probes,
             counted: &counted,
             terminating: self.stage != Stage::Sync,
             now: self.now(),
@@ -176,15 +173,17 @@ impl Worker {
     /// Carries out the steps; returns whether another plan makes sense at once.
     async fn act(&mut self, actions: Vec<Action>) -> bool {
         let mut slot: Option<Slot> = None;
+        let mut again = false;
         let mut starts = Vec::new();
-        let mut killed = false;
         let due: Vec<String> = actions
             .iter()
             .filter_map(|a| match a {
                 Action::Start { name, adopt: None, .. } => Some(name.clone()),
-                Action::Start { .. } | Action::Kill { .. } | Action::StopSandbox(_) | Action::CreateSandbox { .. } => {
-                    None
-                }
+                Action::Start { .. }
+                | Action::Kill { .. }
+                | Action::Remove { .. }
+                | Action::StopSandbox(_)
+                | Action::CreateSandbox { .. } => None,
             })
             .collect();
         for action in actions {
@@ -193,8 +192,13 @@ impl Worker {
                     if !self.kill_one(&id, &name, reason).await {
                         return false;
                     }
-                    let runs = |c: &Instance| c.id == id && c.state == InstanceState::Running;
-                    killed |= !self.observed.containers.iter().any(runs);
+                    again |= reason == KillReason::PodRestarts;
+                }
+                Action::Remove { id, name } => {
+                    if !self.forget_container(&id, &name).await {
+                        return false;
+                    }
+                    again = true;
                 }
                 Action::StopSandbox(id) => {
                     if !self.stop_sandbox(&id).await {
@@ -202,7 +206,10 @@ impl Worker {
                     }
                 }
                 Action::CreateSandbox { attempt, changed } => {
-                    self.pull(&due);
+                    // A handler of its own may be missing, and may want its images its own way: first it must stand.
+                    if !self.names_runtime_class() {
+                        self.pull(&due);
+                    }
                     if slot.is_none() {
                         slot = Some(self.cx.starts.take().await);
                     }
@@ -215,7 +222,7 @@ impl Worker {
             }
         }
         self.pull(&due);
-        self.start_all(starts, slot).await || killed
+        self.start_all(starts, slot).await || again
     }
 
     /// Starts containers in spec order; one whose image is still on its way does not hold up the others.
@@ -226,9 +233,11 @@ impl Worker {
                 Action::Start { name, adopt: None, .. } => {
                     self.pulls.get(name).is_none_or(|p| p.outcome.lock().is_some())
                 }
-                Action::Start { .. } | Action::Kill { .. } | Action::StopSandbox(_) | Action::CreateSandbox { .. } => {
-                    true
-                }
+                Action::Start { .. }
+                | Action::Kill { .. }
+                | Action::Remove { .. }
+                | Action::StopSandbox(_)
+                | Action::CreateSandbox { .. } => true,
             });
             let Some(index) = ready else {
                 // Not while others wait for a place.
@@ -252,6 +261,11 @@ impl Worker {
         // News that came in while the bell was used for pulls must not be slept through.
         self.inbox.nudge();
         progress
+    }
+
+    fn names_runtime_class(&self) -> bool {
+        let class = self.desired.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
+        class.is_some_and(|class| !class.is_empty())
     }
 
     /// Begins to make images present.
@@ -289,9 +303,10 @@ impl Worker {
     }
 
     pub(in crate::pod) fn container_target(&self, name: &str) -> EventTarget {
-        let group = match wanted::find(&self.desired.pod, name) {
-            Some((_, Role::Init | Role::Sidecar)) => ContainerGroup::Init,
-            Some((_, Role::App)) | None => ContainerGroup::Main,
+        let group = match wanted::role(&self.desired.pod, name) {
+            Some(Role::Init | Role::Sidecar) => ContainerGroup::Init,
+            Some(Role::Ephemeral) => ContainerGroup::Ephemeral,
+            Some(Role::App) | None => ContainerGroup::Main,
         };
         EventTarget::container(&self.desired, group, name)
     }

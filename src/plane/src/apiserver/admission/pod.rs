@@ -146,7 +146,7 @@ fn default_class(registry: &Registry) -> Result<(i64, String), ApiError> {
     Ok(lowest.unwrap_or_else(|| (0, "PreemptLowerPriority".to_owned())))
 }
 
-/// A runtime class may bring overhead and a node selector.
+/// A runtime class may bring overhead, a node selector and tolerations.
 fn runtime_class(registry: &Registry, pod: &mut Value) -> Result<(), ApiError> {
     let name = text(pod, "/spec/runtimeClassName").to_owned();
     if name.is_empty() {
@@ -175,6 +175,15 @@ fn runtime_class(registry: &Registry, pod: &mut Value) -> Result<(), ApiError> {
                 return Err(ApiError::forbidden(&PODS, meta(pod, "name"), &text));
             }
             own[key] = value.clone();
+        }
+    }
+    let more = list(&class, "/scheduling/tolerations");
+    if !more.is_empty() {
+        let own = child(pod, "spec").entry("tolerations").or_insert_with(|| json!([]));
+        if let Some(own) = own.as_array_mut() {
+            for toleration in more.iter().filter(|toleration| !own.contains(toleration)).cloned().collect::<Vec<_>>() {
+                own.push(toleration);
+            }
         }
     }
     Ok(())

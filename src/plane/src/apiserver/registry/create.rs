@@ -6,8 +6,9 @@ use super::{Registry, WriteOptions};
 use crate::apiserver::admission;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{Object, default, draft, drop_nulls, meta, metadata, tidy_metadata};
-use crate::apiserver::resources::{NAMESPACES, Resource, SERVICES};
+use crate::apiserver::resources::{NAMESPACES, PODS, Resource, SERVICES};
 use crate::apiserver::rules;
+use crate::apiserver::strategy;
 use crate::store::StoreError;
 
 /// Tries of a generated name that turns out to be taken.
@@ -65,6 +66,9 @@ impl Registry {
         let name = meta(&object, "name").to_owned();
         let mut causes = rules::metadata_causes(resource, &object);
         causes.extend(resource.strategy.validate(&object));
+        if std::ptr::eq(resource, &PODS) {
+            causes.extend(strategy::guests::at_birth(&object));
+        }
         if !causes.is_empty() {
             return Err(ApiError::invalid(resource, &name, causes));
         }

@@ -10,6 +10,7 @@ use crate::apiserver::object::{Object, child, copy, draft, drop_nulls, list, met
 use crate::apiserver::patch::Patch;
 use crate::apiserver::resources::{NAMESPACES, Resource};
 use crate::apiserver::rules;
+use crate::apiserver::strategy;
 use crate::store::{Entry, StoreError};
 
 /// Which part of an object is written.
@@ -164,6 +165,10 @@ impl Registry {
         if part == Part::Main {
             causes.extend(resource.strategy.validate(&object));
             causes.extend(resource.strategy.validate_update(&object, old));
+        }
+        if part == Part::EphemeralContainers {
+            causes.extend(resource.strategy.validate(&object));
+            causes.extend(strategy::guests::causes(&object, old));
         }
         if !causes.is_empty() {
             return Err(ApiError::invalid(resource, &name, causes));

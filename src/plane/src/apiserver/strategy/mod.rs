@@ -1,5 +1,6 @@
 //! What single kinds do beyond the common rules: types, defaults, preparation, validation.
 
+pub(crate) mod guests;
 mod namespace;
 mod pod;
 mod small;

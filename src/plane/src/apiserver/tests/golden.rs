@@ -50,7 +50,10 @@ async fn pods_of_the_recorded_cases_are_stored_as_recorded() {
         let account = json!({"metadata": {"name": "default"}});
         registry.create(&SERVICEACCOUNTS, &namespace, account, &own).await.unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        for mut object in yaml::documents(&text).unwrap() {
+        let mut objects = yaml::documents(&text).unwrap();
+        // What a pod refers to comes first, wherever the case has it.
+        objects.sort_by_key(|object| object["kind"] == "Pod");
+        for mut object in objects {
             let kind = object["kind"].as_str().unwrap().to_owned();
             let path = match kind.as_str() {
                 "RuntimeClass" => "/apis/node.k8s.io/v1/runtimeclasses".to_owned(),

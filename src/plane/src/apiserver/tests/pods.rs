@@ -62,16 +62,60 @@ async fn accounts_classes_and_runtime_classes_must_be_there() {
 }
 
 #[tokio::test]
-async fn a_runtime_class_brings_its_overhead() {
+async fn a_runtime_class_brings_its_overhead_selector_and_tolerations() {
     let server = Server::start().await;
     let class = json!({"metadata": {"name": "vm"}, "handler": "kata", "overhead": {"podFixed": {"memory": "64Mi"}},
-        "scheduling": {"nodeSelector": {"vm": "yes"}}});
+        "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm", "operator": "Exists"}]}});
     assert_eq!(server.post("/apis/node.k8s.io/v1/runtimeclasses", class).await.code, StatusCode::CREATED);
     let mut sent = pod("p", "");
     sent["spec"]["runtimeClassName"] = json!("vm");
     let made = server.post(PODS, sent).await.body;
     assert_eq!(made["spec"]["overhead"], json!({"memory": "64Mi"}));
     assert_eq!(made["spec"]["nodeSelector"], json!({"vm": "yes"}));
+    assert!(made["spec"]["tolerations"].as_array().unwrap().contains(&json!({"key": "vm", "operator": "Exists"})));
+}
+
+#[tokio::test]
+async fn guests_are_added_through_their_own_path_and_never_changed_or_removed() {
+    let server = Server::start().await;
+    let mut born = pod("p", "n1");
+    born["spec"]["ephemeralContainers"] = json!([{"name": "dbg", "image": "i"}]);
+    let answer = server.post(PODS, born).await;
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(message.contains("spec.ephemeralContainers: Forbidden: cannot be set on create"), "{message}");
+    server.post(PODS, pod("p", "n1")).await;
+    let path = format!("{PODS}/p/ephemeralcontainers");
+    let put = async |guests: Value| {
+        let mut sent = server.get(&format!("{PODS}/p")).await.body;
+        sent["spec"]["ephemeralContainers"] = guests;
+        // What else is sent along does not count.
+        sent["spec"]["priority"] = json!(7);
+        server.put(&path, sent).await
+    };
+    let first = json!({"name": "dbg", "image": "i"});
+    let stored = put(json!([first])).await.body;
+    assert_eq!((&stored["spec"]["priority"], &stored["metadata"]["generation"]), (&json!(0), &json!(2)));
+    let guest = stored["spec"]["ephemeralContainers"][0].clone();
+    assert_eq!(guest["terminationMessagePath"], "/dev/termination-log");
+    for (guests, want) in [
+        (json!([]), "existing ephemeral containers \"dbg\" may not be removed"),
+        (json!([{"name": "dbg", "image": "other"}]), "existing ephemeral containers \"dbg\" may not be changed"),
+        (json!([guest, {"name": "dbg", "image": "i"}]), "Duplicate value: \"dbg\""),
+        (
+            json!([guest, {"name": "two", "image": "i", "targetContainerName": "none"}]),
+            "spec.ephemeralContainers[1].targetContainerName: Not found: \"none\"",
+        ),
+        (
+            json!([guest, {"name": "two", "image": "i", "readinessProbe": {"tcpSocket": {"port": 1}}}]),
+            "cannot be set for an Ephemeral Container",
+        ),
+    ] {
+        let answer = put(guests).await;
+        assert_eq!(answer.code, StatusCode::UNPROCESSABLE_ENTITY, "{want}");
+        assert!(answer.body["message"].as_str().unwrap().contains(want), "{want}: {}", answer.body["message"]);
+    }
+    let both = put(json!([guest, {"name": "two", "image": "i"}])).await;
+    assert_eq!(both.body["spec"]["ephemeralContainers"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -1,4 +1,0 @@
-//! The engine on the fake runtime, with paused time, and single questions to servers on loopback.
-
-mod engine;
-mod http;
