@@ -9,7 +9,7 @@ use longshore_integration::golden::{GoldenRun, all_cases, run};
 const SLOW: &[&str] =
     &["ephemeral", "init-fails-always", "oom", "onfailure-then-done", "runtimeclass-bad", "sidecar-job"];
 /// More may be added; none may get lost.
-const LEAST: usize = 34;
+const LEAST: usize = 40;
 
 fn cases_are_as_recorded(version: Version, only: Vec<String>, parallel: usize) {
     assert!(only.len() >= LEAST, "{only:?}");

@@ -1,4 +1,4 @@
-//! Turns `proto/cri-v1.proto` into messages, a client and a server. No protoc is needed.
+//! Turns `proto/*.proto` into messages, clients and servers. No protoc is needed.
 
 use std::path::PathBuf;
 
@@ -21,5 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Runtimes of different ages lack calls; a server made from this answers UNIMPLEMENTED by itself.
         .generate_default_stubs(true)
         .compile_fds(descriptors)?;
+
+    let health = proto.join("health-v1.proto");
+    println!("cargo::rerun-if-changed={}", health.display());
+    tonic_prost_build::configure().compile_fds(protox::compile([&health], [&proto])?)?;
     Ok(())
 }

@@ -6,6 +6,7 @@ mod endpoint;
 mod error;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
+pub mod health;
 pub mod labels;
 mod redact;
 mod rpcs;

@@ -4,4 +4,5 @@ pub mod mount;
 pub mod notify;
 pub mod oci;
 pub mod path;
+pub mod process;
 pub mod tune;

@@ -14,6 +14,7 @@ pub mod node;
 pub mod object;
 pub mod observe;
 pub mod pod;
+pub mod probe;
 pub mod resource;
 pub mod server;
 pub mod settings;

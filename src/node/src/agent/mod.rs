@@ -34,6 +34,7 @@ use crate::node::{NodeDeps, NodeHandle, Pressure, ReadyCheck, RuntimeState};
 use crate::object::Objects;
 use crate::observe::{Observer, ObserverMetrics, ObserverOptions};
 use crate::pod::{Found, NetworkState, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink};
+use crate::probe::{Probes, ProbesOptions};
 use crate::resource::{CgroupNames, CgroupTree};
 use crate::server::ServerHandle;
 use crate::status::StatusWriter;
@@ -152,6 +153,15 @@ impl Agent {
             Some(tree) => Arc::clone(tree) as Arc<dyn PodCgroups>,
             None => Arc::new(crate::resource::NoCgroups),
         };
+        let probes = Probes::start(
+            ProbesOptions {
+                runtime: Arc::clone(&options.runtime),
+                events: events.clone(),
+                metrics: telemetry.probes.clone(),
+                clock: Arc::clone(&options.clock),
+            },
+            &tasks,
+        );
         let table = PodTable::new(
             PodTableOptions {
                 node_name: options.node_name.clone(),
@@ -163,6 +173,7 @@ impl Agent {
                 statuses: Arc::new(writer.clone()) as Arc<dyn StatusSink>,
                 events: events.clone(),
                 metrics: telemetry.pods.clone(),
+                probes: probes.clone(),
                 journal: journal.clone(),
                 clock: Arc::clone(&options.clock),
                 legacy_logs: LEGACY_LOGS.into(),
@@ -183,6 +194,7 @@ impl Agent {
             &tasks,
         );
         follow_network(&node, &table, &tasks);
+        probes.connect(Arc::new(table.clone()));
         let expect = observer.clone();
         table.on_change(move || expect.expect());
         drop(observed.set(observer));

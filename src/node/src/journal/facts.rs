@@ -105,6 +105,9 @@ pub struct ContainerFacts {
     /// Attempt number that is about to be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<u32>,
+    /// Attempt number whose hook after the start has not come to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook_due: Option<u32>,
     /// Instances seen, newest first; the two newest are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<InstanceFacts>,
@@ -175,6 +178,11 @@ impl ContainerFacts {
     /// The facts of an instance, if remembered.
     pub fn instance(&self, id: &ContainerId) -> Option<&InstanceFacts> {
         self.instances.iter().find(|i| i.id == *id)
+    }
+
+    /// The same, to be changed.
+    pub fn instance_mut(&mut self, id: &ContainerId) -> Option<&mut InstanceFacts> {
+        self.instances.iter_mut().find(|i| i.id == *id)
     }
 
     /// Adds or replaces an instance and drops what is too old; returns whether anything changed.

@@ -24,6 +24,8 @@ pub struct Terminate {
 pub trait PodControl: Send + Sync + std::fmt::Debug {
     /// Wakes the worker of a pod, e.g. because the runtime reported a change. Unknown uids are ignored.
     fn wake(&self, uid: &PodUid);
+    /// Tells a pod that what its probes say has changed. Unknown uids are ignored.
+    fn verdict(&self, uid: &PodUid);
     /// Orders the end of a pod. Unknown uids are ignored.
     fn terminate(&self, uid: &PodUid, order: Terminate);
 }

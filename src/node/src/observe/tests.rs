@@ -53,6 +53,8 @@ impl PodControl for Wakes {
         self.count.send_modify(|count| *count += 1);
     }
 
+    fn verdict(&self, _: &PodUid) {}
+
     fn terminate(&self, _: &PodUid, _: Terminate) {}
 }
 

@@ -9,15 +9,12 @@ use longshore_cri::{CriError, v1};
 
 use super::config::CONFIG_ERROR;
 use super::observed::InstanceState;
-use super::plan::KillReason;
 use super::ports::{ContainerRequest, Failure};
 use super::slots::Slot;
 use super::worker::Worker;
 use super::{read, sandbox, wanted};
 use crate::model::ContainerId;
 
-/// The runtime gets at least this long between the stop signal and the kill.
-pub(super) const LEAST_STOP: Duration = Duration::from_secs(2);
 /// Longest name of a link in the folder of legacy logs, without its extension.
 const LEGACY_NAME: usize = 251;
 
@@ -164,6 +161,8 @@ impl Worker {
         let now = self.now();
         let hash = wanted::hash_of(&self.wanted, name);
         let rule = self.cx.backoff;
+        let lifecycle = wanted::find(&self.desired.pod, name).and_then(|(c, _)| c.lifecycle.as_ref());
+        let has_hook = lifecycle.is_some_and(|l| l.post_start.is_some());
         let facts = self.facts.containers.entry(name.to_owned()).or_default();
         // A create that is tried again under the same number must not lengthen the delay twice.
         if let Some(finished) = after_exit
@@ -172,6 +171,7 @@ impl Worker {
             facts.backoff = Some(rule.next(facts.backoff.as_ref(), &hash, finished, now));
         }
         facts.intent = Some(attempt);
+        facts.hook_due = has_hook.then_some(attempt);
     }
 
     /// The call failed, which does not say that nothing was made: look before trying again.
@@ -214,34 +214,6 @@ impl Worker {
                 false
             }
         }
-    }
-
-    /// Kills one container of a pod that lives on.
-    pub(super) async fn kill_one(&mut self, id: &ContainerId, name: &str, reason: KillReason) -> bool {
-        let message = match reason {
-            KillReason::DefinitionChanged => format!("Container {name} definition changed, will be restarted"),
-            KillReason::StateUnknown => format!("Container {name} is in unknown state, try killing it before restart"),
-            KillReason::SandboxChanged | KillReason::Doubled | KillReason::PodRestarts => {
-                format!("Stopping container {name}")
-            }
-        };
-        self.events().normal(&self.container_target(name), "Killing", message);
-        let own = if reason == KillReason::PodRestarts { 0 } else { wanted::spec_grace(&self.desired.pod) };
-        let grace = own.max(2);
-        let request = v1::StopContainerRequest { container_id: id.to_string(), timeout: grace };
-        let runtime = Arc::clone(&self.cx.options.runtime);
-        match runtime.stop_container(request).await {
-            Ok(_) => {}
-            Err(error) if error.is_not_found() => {}
-            Err(error) => {
-                tracing::warn!(pod = %self.desired.key, container = name, %id, %error, "container cannot be stopped");
-                self.fresh = false;
-                let at = self.retry_at("stop", None);
-                self.wake_by(at);
-                return false;
-            }
-        }
-        self.see(id).await
     }
 
     /// Forgets a container that has ended: its record goes, its logs and its number stay.

@@ -14,10 +14,12 @@ mod inbox;
 mod observed;
 mod plan;
 mod ports;
+mod probing;
 mod read;
 mod sandbox;
 mod slots;
 mod status;
+mod stop;
 mod table;
 #[cfg(test)]
 mod tests;

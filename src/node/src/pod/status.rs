@@ -27,6 +27,7 @@ pub(super) fn crash_loop_shown_from(held: &HeldBack) -> Timestamp {
 impl Worker {
     /// Computes the status and hands it on if it differs; `done` says that nothing is left of the pod.
     pub(super) fn publish(&mut self, done: bool) {
+        self.probe();
         let status = match &self.facts.status {
             // An end is told once and stands, also after a restart of the agent.
             Some(last) if self.facts.closed => Arc::new(PodStatus::clone(last)),
@@ -76,6 +77,7 @@ impl Worker {
         }
         let containers: Vec<podstatus::ContainerFact> = self.observed.containers.iter().map(|c| fact(c, now)).collect();
         let failures = self.failures(now);
+        let probes = self.probe_facts();
         let sandbox = self.observed.newest_sandbox();
         let sandbox_ready = self.observed.sandboxes.iter().filter(|s| s.ready).count() == 1
             && sandbox.is_some_and(|s| s.ready && (self.wanted.host_network || !s.ips.is_empty()));
@@ -95,7 +97,7 @@ impl Worker {
             previous: self.facts.status.as_deref(),
             containers: &containers,
             failures: &failures,
-            probes: &BTreeMap::new(),
+            probes: &probes,
             sandbox_ready,
             pod_ips: &self.facts.ips,
             host_ips: host_ips.as_slice(),

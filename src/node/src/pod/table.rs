@@ -376,6 +376,13 @@ impl PodControl for PodTable {
         }
     }
 
+    fn verdict(&self, uid: &PodUid) {
+        let inbox = self.0.state.lock().pods.get(uid).map(|e| Arc::clone(&e.inbox));
+        if let Some(inbox) = inbox {
+            inbox.nudge();
+        }
+    }
+
     fn terminate(&self, uid: &PodUid, order: Terminate) {
         let inbox = self.0.state.lock().pods.get(uid).map(|e| Arc::clone(&e.inbox));
         if let Some(inbox) = inbox {

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod};
 use longshore_api::hash;
 
 use super::plan::{ExitRule, Member, Restart, Role, Wanted};
+use crate::probe::ProbeKind;
 use crate::telemetry::ContainerType;
 
 /// Builds the reduced spec.
@@ -15,6 +16,7 @@ pub(super) fn wanted(pod: &Pod) -> Wanted {
     Wanted {
         restart,
         host_network: spec.and_then(|s| s.host_network).unwrap_or(false),
+        has_probes: apps.iter().chain(init).any(|c| ProbeKind::ALL.iter().any(|kind| kind.of(c).is_some())),
         init: init
             .iter()
             .map(|c| {
@@ -82,6 +84,12 @@ pub(super) fn falls_back_to_log(pod: &Pod, name: &str) -> Option<bool> {
 /// Grace of the spec in seconds.
 pub(super) fn spec_grace(pod: &Pod) -> i64 {
     pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(30)
+}
+
+/// Grace of a container that a probe condemned: the probe's own, else the pod's.
+pub(super) fn probe_grace(pod: &Pod, name: &str, kind: ProbeKind) -> i64 {
+    let own = find(pod, name).and_then(|(c, _)| kind.of(c)?.termination_grace_period_seconds);
+    own.unwrap_or_else(|| spec_grace(pod))
 }
 
 /// Hash of a container's definition.

@@ -35,6 +35,7 @@ pub(super) fn build(shared: Arc<Shared>) -> Router {
         .route("/pods", get(pods::pods))
         .route("/metrics", get(metrics))
         .route("/metrics/resource", get(resource_metrics::get))
+        .route("/metrics/probes", get(probe_metrics))
         .route("/metrics/{kind}", get(later))
         .route("/stats/{*rest}", any(later));
     router = if shared.options.debugging_handlers { debugging(router) } else { router };
@@ -145,7 +146,15 @@ async fn healthz_check(State(shared): State<Arc<Shared>>, Path(check): Path<Stri
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response<Body> {
     pod_gauges::set(&shared.deps.telemetry.pods, &shared.deps.pods.pods());
-    match shared.deps.telemetry.encode() {
+    metrics_text(shared.deps.telemetry.encode())
+}
+
+async fn probe_metrics(State(shared): State<Arc<Shared>>) -> Response<Body> {
+    metrics_text(shared.deps.telemetry.probes.encode())
+}
+
+fn metrics_text(encoded: Result<String, std::fmt::Error>) -> Response<Body> {
+    match encoded {
         Ok(text) => {
             let mut response = Response::new(Body::from(text));
             let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

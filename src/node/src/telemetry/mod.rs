@@ -4,6 +4,7 @@
 mod events;
 mod node;
 mod pods;
+mod probes;
 mod process;
 mod registry;
 mod server;
@@ -13,5 +14,6 @@ mod tests;
 pub use events::EventMetrics;
 pub use node::NodeMetrics;
 pub use pods::{ContainerType, PodMetrics, StaticLabel};
+pub use probes::{ProbeMetrics, ProbeName, ProbeSeries};
 pub use registry::{SharedTelemetry, Telemetry};
 pub use server::{RequestLabels, ServerMetrics};

@@ -131,6 +131,10 @@ pub struct PodMetrics {
     pub containers_per_pod: Histogram,
     /// Sandboxes of pods that nothing wants, found and ended.
     pub orphaned_runtime_pods: Counter,
+    /// HTTPS hooks that were answered in plain HTTP, and that was taken.
+    pub hook_http_fallbacks: Counter,
+    /// Pauses before a stop that the end of the grace cut short.
+    pub sleeps_cut_short: Counter,
 }
 
 impl PodMetrics {
@@ -250,6 +254,16 @@ impl PodMetrics {
             "Number of pods that have been detected in the container runtime without being already known to the pod worker",
             self.orphaned_runtime_pods.clone(),
         );
+        registry.register(
+            "kubelet_lifecycle_handler_http_fallbacks",
+            "Number of HTTPS lifecycle hooks that were run again over HTTP",
+            self.hook_http_fallbacks.clone(),
+        );
+        registry.register(
+            "kubelet_sleep_action_terminated_early",
+            "Number of sleep hooks that ended before their time because the grace period was over",
+            self.sleeps_cut_short.clone(),
+        );
     }
 
     fn register_times(&self, registry: &mut Registry) {
@@ -316,6 +330,8 @@ impl Default for PodMetrics {
             status_sync: Histogram::new(SYNC_BUCKETS),
             containers_per_pod: Histogram::new([1.0, 2.0, 4.0, 8.0, 16.0]),
             orphaned_runtime_pods: Counter::default(),
+            hook_http_fallbacks: Counter::default(),
+            sleeps_cut_short: Counter::default(),
         }
     }
 }

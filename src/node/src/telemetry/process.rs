@@ -28,14 +28,7 @@ impl Collector for ProcessCollector {
             )?)?;
             gauge(&mut encoder, "process_resident_memory_bytes", "Resident memory size in bytes", stat.resident)?;
             gauge(&mut encoder, "process_virtual_memory_bytes", "Virtual memory size in bytes", stat.virtual_size)?;
-            if let Some(start) = stat.start {
-                gauge(
-                    &mut encoder,
-                    "process_start_time_seconds",
-                    "Start time of the process since unix epoch in seconds",
-                    start,
-                )?;
-            }
+            start_time(&mut encoder, &stat)?;
         }
         if let Ok(entries) = fs::read_dir("/proc/self/fd") {
             let open = f64::from(u32::try_from(entries.count()).unwrap_or(u32::MAX));
@@ -43,6 +36,21 @@ impl Collector for ProcessCollector {
         }
         Ok(())
     }
+}
+
+/// Answers when the process started, alone.
+#[derive(Debug)]
+pub(super) struct StartTimeCollector;
+
+impl Collector for StartTimeCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        Stat::read().map_or(Ok(()), |stat| start_time(&mut encoder, &stat))
+    }
+}
+
+fn start_time(encoder: &mut DescriptorEncoder<'_>, stat: &Stat) -> Result<(), Error> {
+    let Some(start) = stat.start else { return Ok(()) };
+    gauge(encoder, "process_start_time_seconds", "Start time of the process since unix epoch in seconds", start)
 }
 
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> Result<(), Error> {

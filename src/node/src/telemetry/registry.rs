@@ -7,7 +7,7 @@ use prometheus_client::encoding::prometheus_text;
 use prometheus_client::registry::Registry;
 
 use super::process::ProcessCollector;
-use super::{EventMetrics, NodeMetrics, PodMetrics, ServerMetrics};
+use super::{EventMetrics, NodeMetrics, PodMetrics, ProbeMetrics, ServerMetrics};
 
 /// Upstream counters whose names lack the suffix that the encoder puts behind every counter.
 const COUNTERS_WITHOUT_TOTAL: &[&str] = &[
@@ -33,6 +33,8 @@ pub struct Telemetry {
     pub pods: PodMetrics,
     /// The node's own.
     pub node: NodeMetrics,
+    /// The probes', which are not part of `/metrics`.
+    pub probes: ProbeMetrics,
     /// The server's.
     pub server: ServerMetrics,
 }
@@ -46,7 +48,7 @@ impl Telemetry {
         let node = NodeMetrics::register(&mut registry);
         let server = ServerMetrics::register(&mut registry);
         registry.register_collector(Box::new(ProcessCollector));
-        Self { registry: Mutex::new(registry), events, pods, node, server }
+        Self { registry: Mutex::new(registry), events, pods, node, probes: ProbeMetrics::new(), server }
     }
 
     /// Lets another subsystem put its families in.

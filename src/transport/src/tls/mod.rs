@@ -9,7 +9,7 @@ mod client;
 mod client_ca;
 mod server;
 
-pub use client::{ServerTrust, client_config, is_trusted_server};
+pub use client::{ServerTrust, client_config, connect_unverified, is_trusted_server};
 pub use client_ca::{ClientCa, ClientCertificateError, PeerSubject};
 pub use server::{ClientCertificates, MinVersion, ReloadableCertificate, ServerTls, TlsConfigError, server_config};
 

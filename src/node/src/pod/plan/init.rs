@@ -1,8 +1,9 @@
 //! Init containers: each to success, in order; sidecars count as through once they run.
 
-use super::{Action, Input, KillReason, Member, Plan, Role, failed, kill, restart, start};
+use super::{Action, Input, KillReason, Member, Plan, Role, failed, kill, replace, restart, start};
 use crate::model::SandboxId;
 use crate::pod::observed::{Instance, InstanceState};
+use crate::probe::ProbeKind;
 
 /// How far the init containers are.
 pub(super) enum Progress {
@@ -42,7 +43,7 @@ pub(super) fn progress(input: &Input<'_>, sandbox: &SandboxId, plan: &mut Plan) 
             later = true;
             continue;
         }
-        match verdict(member, instance) {
+        match verdict(input, member, instance) {
             Verdict::Through => {
                 if last {
                     done = true;
@@ -58,8 +59,11 @@ pub(super) fn progress(input: &Input<'_>, sandbox: &SandboxId, plan: &mut Plan) 
                         },
                         plan,
                     ));
+                } else if let Some(kind) = sidecar_failure(input, member, instance) {
+                    steps.push(step(|plan| replace(input, member, instance, kind, plan), plan));
                 }
             }
+            Verdict::NotStarted(kind) => steps.push(step(|plan| replace(input, member, instance, kind, plan), plan)),
             Verdict::Wait => {}
             Verdict::Adopt => steps.push(step(|plan| super::adopt(input, instance, plan), plan)),
             Verdict::Again => steps.push(step(|plan| restart(input, member, instance, plan), plan)),
@@ -99,16 +103,28 @@ fn step(decide: impl FnOnce(&mut Plan), plan: &mut Plan) -> Vec<Action> {
 enum Verdict {
     Through,
     Wait,
+    /// Its startup probe has given up.
+    NotStarted(ProbeKind),
     Adopt,
     Again,
     Replace,
     Failed,
 }
 
-fn verdict(member: &Member, instance: &Instance) -> Verdict {
+/// The probe that failed of a sidecar that runs.
+fn sidecar_failure(input: &Input<'_>, member: &Member, instance: &Instance) -> Option<ProbeKind> {
+    let runs = member.role == Role::Sidecar && instance.state == InstanceState::Running;
+    input.probed(instance).failed.filter(|_| runs)
+}
+
+fn verdict(input: &Input<'_>, member: &Member, instance: &Instance) -> Verdict {
     match (member.role, instance.state) {
         (_, InstanceState::Created) => Verdict::Adopt,
-        (Role::Sidecar, InstanceState::Running) => Verdict::Through,
+        (Role::Sidecar, InstanceState::Running) => match input.probed(instance) {
+            super::Probed { started: true, .. } => Verdict::Through,
+            super::Probed { failed: Some(kind), .. } => Verdict::NotStarted(kind),
+            super::Probed { started: false, failed: None } => Verdict::Wait,
+        },
         (_, InstanceState::Running) => Verdict::Wait,
         (Role::Sidecar, InstanceState::Exited) => Verdict::Again,
         (_, InstanceState::Exited) if !failed(instance) => Verdict::Through,

@@ -6,6 +6,7 @@
 //! nothing left to run   -> finish
 //! ```
 
+mod backoff;
 mod guests;
 mod init;
 mod rules;
@@ -17,10 +18,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub(crate) use backoff::{BackoffEntry, BackoffRule};
 pub(crate) use rules::ExitRule;
 
 use super::observed::{Instance, InstanceState, Observed};
 use crate::model::{ContainerId, SandboxId};
+use crate::probe::ProbeKind;
 
 /// Whether an exited container comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +91,8 @@ pub(crate) struct Wanted {
     pub(crate) restart: Restart,
     /// Whether it uses the host's network.
     pub(crate) host_network: bool,
+    /// Whether any container has a probe.
+    pub(crate) has_probes: bool,
     /// Init containers in spec order.
     pub(crate) init: Vec<Member>,
     /// Main containers in spec order.
@@ -96,71 +101,17 @@ pub(crate) struct Wanted {
     pub(crate) ephemeral: Vec<Member>,
 }
 
-/// How long a container's next restart is held back.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct BackoffEntry {
-    /// The present delay in milliseconds.
-    pub(crate) delay_ms: u64,
-    /// When it last grew.
-    pub(crate) updated: Timestamp,
-    /// The definition it belongs to: another one starts from nothing.
-    pub(crate) hash: String,
-}
-
-/// First delay, cap and forgetting of crash loops.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BackoffRule {
-    /// First delay.
-    pub(crate) base: Duration,
-    /// Cap.
-    pub(crate) cap: Duration,
-}
-
-impl Default for BackoffRule {
-    fn default() -> Self {
-        Self { base: Duration::from_secs(10), cap: Duration::from_secs(300) }
-    }
-}
-
-/// An entry is forgotten when the container ran this long since its last restart.
-const FORGET_AFTER: Duration = Duration::from_secs(600);
-
-impl BackoffRule {
-    /// The entry after one more restart at `now`.
-    pub(crate) fn next(
-        &self,
-        entry: Option<&BackoffEntry>,
-        hash: &str,
-        finished: Timestamp,
-        now: Timestamp,
-    ) -> BackoffEntry {
-        let delay = match entry {
-            Some(entry) if entry.applies(hash, finished) => {
-                Duration::from_millis(entry.delay_ms).saturating_mul(2).min(self.cap)
-            }
-            _ => self.base.min(self.cap),
-        };
-        BackoffEntry {
-            delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
-            updated: now,
-            hash: hash.to_owned(),
-        }
-    }
-}
-
-impl BackoffEntry {
-    fn applies(&self, hash: &str, finished: Timestamp) -> bool {
-        self.hash == hash && finished.duration_since(self.updated) <= signed(FORGET_AFTER)
-    }
-
-    /// Until when a container that ended at `finished` is held back; `None` = not at all.
-    pub(crate) fn until(&self, hash: &str, finished: Timestamp) -> Option<Timestamp> {
-        self.applies(hash, finished).then(|| later(finished, Duration::from_millis(self.delay_ms)))
-    }
-}
-
 /// Key under which a failed try to make the sandbox is held back; no container can have that name.
 pub(crate) const SANDBOX_HOLD: &str = "";
+
+/// What the probes say of a running container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Probed {
+    /// It counts as started.
+    pub(crate) started: bool,
+    /// The probe by whose failures it is to be killed.
+    pub(crate) failed: Option<ProbeKind>,
+}
 
 /// What `plan` looks at.
 #[derive(Debug)]
@@ -173,12 +124,20 @@ pub(crate) struct Input<'a> {
     pub(crate) backoffs: &'a BTreeMap<String, BackoffEntry>,
     /// Containers whose last try failed and when to try again.
     pub(crate) holds: &'a BTreeMap<String, Timestamp>,
+    /// What probes say; a container that is not in here has none.
+    pub(crate) probes: &'a BTreeMap<ContainerId, Probed>,
     /// Highest restart count ever seen by container, also of instances the runtime has forgotten.
     pub(crate) counted: &'a BTreeMap<String, u32>,
     /// Whether the pod was told to end: then nothing may start.
     pub(crate) terminating: bool,
     /// Wall-clock time.
     pub(crate) now: Timestamp,
+}
+
+impl Input<'_> {
+    fn probed(&self, instance: &Instance) -> Probed {
+        self.probes.get(&instance.id).copied().unwrap_or(Probed { started: true, failed: None })
+    }
 }
 
 /// Why a container is killed while its pod lives on.
@@ -194,6 +153,15 @@ pub(crate) enum KillReason {
     Doubled,
     /// An exit of another container restarts the whole pod.
     PodRestarts,
+    /// Its hook after the start failed.
+    PostStartFailed,
+    /// A probe failed too often.
+    Probe {
+        /// Which.
+        kind: ProbeKind,
+        /// Whether it comes back.
+        again: bool,
+    },
 }
 
 /// One step.
@@ -385,6 +353,8 @@ fn apps(input: &Input<'_>, sandbox: Option<&SandboxId>, plan: &mut Plan) {
                 if instance.hash != member.hash {
                     kill(instance, KillReason::DefinitionChanged, plan);
                     start(input, member, None, plan);
+                } else if let Some(kind) = input.probed(instance).failed {
+                    replace(input, member, instance, kind, plan);
                 }
             }
             (Some(InstanceState::Created), Some(instance)) if instance.hash == member.hash => {
@@ -421,6 +391,24 @@ pub(crate) fn failed(instance: &Instance) -> bool {
 
 fn kill(instance: &Instance, reason: KillReason, plan: &mut Plan) {
     plan.actions.push(Action::Kill { id: instance.id.clone(), name: instance.name.clone(), reason });
+}
+
+/// Kills a container whose probe failed, and starts it anew in the same breath unless a restart delay is still on or the
+/// pod never restarts anything.
+fn replace(input: &Input<'_>, member: &Member, instance: &Instance, kind: ProbeKind, plan: &mut Plan) {
+    let again = member.restart != Restart::Never;
+    kill(instance, KillReason::Probe { kind, again }, plan);
+    if !again {
+        return;
+    }
+    // As upstream: the delay is counted from the exit before this one. If it is still on, the next plan sees the new exit.
+    let exited = |c: &&Instance| c.name == member.name && c.state == InstanceState::Exited;
+    let Some(last) = input.observed.containers.iter().find(exited) else { return start(input, member, None, plan) };
+    let finished = at(last.finished_at, input.now);
+    let entry = input.backoffs.get(&member.name);
+    if entry.and_then(|e| e.until(&member.hash, finished)).is_none_or(|until| until <= input.now) {
+        start(input, member, Some(finished), plan);
+    }
 }
 
 fn adopt(input: &Input<'_>, instance: &Instance, plan: &mut Plan) {

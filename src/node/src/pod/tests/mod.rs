@@ -1,7 +1,9 @@
 //! Workers on the fake runtime, with paused time.
 
 mod admission;
+mod hooks;
 mod life;
+mod probes;
 mod restart;
 
 use std::collections::HashMap;
@@ -26,6 +28,7 @@ use crate::model::{
     ContainerId, DesiredPod, PodChange, PodControl as _, PodKey, PodSink as _, PodUid, ReadPods as _, SourceKind,
 };
 use crate::pod::table::Found;
+use crate::probe::{Probes, ProbesOptions};
 
 /// A clock that goes with tokio's paused one.
 #[derive(Debug)]
@@ -230,6 +233,15 @@ impl Bench {
         let shared: SharedRuntime = Arc::new(runtime.clone());
         let found =
             facts.into_iter().map(|(uid, facts)| (uid, Found { facts, observed: Observed::default() })).collect();
+        let probes = Probes::start(
+            ProbesOptions {
+                runtime: Arc::clone(&shared),
+                events: EventRecorder::log_only(Arc::clone(&clock)),
+                metrics: crate::telemetry::ProbeMetrics::default(),
+                clock: Arc::clone(&clock),
+            },
+            &tasks,
+        );
         let table = PodTable::new(
             PodTableOptions {
                 node_name: "n1".into(),
@@ -241,6 +253,7 @@ impl Bench {
                 statuses: Arc::clone(&statuses) as Arc<dyn StatusSink>,
                 events: EventRecorder::log_only(Arc::clone(&clock)),
                 metrics: crate::telemetry::PodMetrics::default(),
+                probes: probes.clone(),
                 journal,
                 clock: Arc::clone(&clock),
                 legacy_logs: folder.path().join("links"),
@@ -251,6 +264,7 @@ impl Bench {
             found,
             &tasks,
         );
+        probes.connect(Arc::new(table.clone()));
         // The runtime's events ring the bells, as the observer does.
         let mut events = runtime.container_events().await.unwrap();
         let bells = table.clone();

@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use k8s_openapi::api::core::v1::LifecycleHandler;
-use longshore_cri::{CriError, SharedRuntime, v1};
+use longshore_cri::v1;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Stage, Worker};
-use crate::model::{ContainerId, SandboxId};
-use crate::pod::container::LEAST_STOP;
+use crate::model::SandboxId;
 use crate::pod::observed::{Instance, InstanceState};
 use crate::pod::plan::Role;
-use crate::pod::{hooks, wanted};
+use crate::pod::stop::{self, Stopped, Turn};
+use crate::pod::wanted;
 
 /// How long the end waits for a create or start in flight, so that what it makes can be stopped with the rest.
 const IN_FLIGHT: Duration = Duration::from_secs(10);
@@ -46,6 +45,7 @@ impl Worker {
             self.pause_for_retry().await;
         }
         self.publish(false);
+        self.cx.options.probes.forget(&self.desired.uid);
         while !self.release().await {
             self.pause_for_retry().await;
         }
@@ -88,41 +88,24 @@ impl Worker {
         Duration::from_secs(u64::try_from(grace.max(1)).unwrap_or(1))
     }
 
-    /// Stops all containers: main ones side by side, then sidecars in reverse order, one deadline for all.
+    /// Stops all containers under one deadline. All hooks begin at once; the stop signal reaches the main containers side by
+    /// side, then the sidecars in reverse order.
     async fn stop_containers(&mut self, live: Vec<Instance>) -> bool {
         let begin = Instant::now();
         let (deadline, seen) = watch::channel(begin + self.grace());
-        let (side, main): (Vec<Instance>, Vec<Instance>) = live
-            .into_iter()
-            .partition(|c| matches!(wanted::find(&self.desired.pod, &c.name), Some((_, Role::Sidecar))));
-        let order = |instance: &Instance| self.wanted.init.iter().position(|m| m.name == instance.name);
-        let mut side: Vec<(Option<usize>, Instance)> = side.into_iter().map(|c| (order(&c), c)).collect();
-        side.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
-        let mut good = self.stop_batch(main, begin, &deadline, &seen).await;
-        for (_, instance) in side {
-            good &= self.stop_batch(vec![instance], begin, &deadline, &seen).await;
-        }
-        good
-    }
-
-    async fn stop_batch(
-        &mut self,
-        batch: Vec<Instance>,
-        begin: Instant,
-        deadline: &watch::Sender<Instant>,
-        seen: &watch::Receiver<Instant>,
-    ) -> bool {
+        let turns: Vec<(usize, Instance)> = live.into_iter().map(|c| (self.turn_of(&c), c)).collect();
+        let mut left: Vec<usize> = turns.iter().map(|(turn, _)| *turn).collect();
+        let (turn, now) = watch::channel(left.iter().min().copied().unwrap_or(0));
         let mut stops = FuturesUnordered::new();
-        for instance in batch {
+        for (own, instance) in turns {
             if instance.state == InstanceState::Running {
                 let text = format!("Stopping container {}", instance.name);
                 self.events().normal(&self.container_target(&instance.name), "Killing", text);
             }
-            let hook = (instance.state == InstanceState::Running)
-                .then(|| hooks::pre_stop(&self.desired.pod, &instance.name))
-                .flatten();
+            let hook = self.pre_stop(&instance);
             let runtime = Arc::clone(&self.cx.options.runtime);
-            stops.push(Box::pin(stop(runtime, instance, hook, seen.clone())));
+            let (turn, seen) = (Turn::new(now.clone(), own), seen.clone());
+            stops.push(Box::pin(async move { (own, stop::stop(runtime, instance, hook, Some(turn), seen).await) }));
         }
         let inbox = Arc::clone(&self.inbox);
         let mut good = true;
@@ -135,25 +118,35 @@ impl Worker {
                     deadline.send_if_modified(|at| std::mem::replace(at, (*at).min(shorter)) > shorter);
                 }
                 done = stops.next() => {
-                    let Some((instance, hook, result)) = done else { break };
-                    self.stopped(&instance, hook, result, &mut good).await;
+                    let Some((own, stopped)) = done else { break };
+                    if let Some(place) = left.iter().position(|turn| *turn == own) {
+                        left.swap_remove(place);
+                    }
+                    turn.send_replace(left.iter().min().copied().unwrap_or(own));
+                    self.stopped(stopped, &mut good).await;
+                }
+                // Readiness goes on to be asked for, so that traffic leaves a pod that says it is no longer ready.
+                () = inbox.rung() => {
+                    self.absorb();
+                    self.publish(false);
                 }
             }
         }
         good
     }
 
-    async fn stopped(
-        &mut self,
-        instance: &Instance,
-        hook: Result<(), String>,
-        result: Result<(), CriError>,
-        good: &mut bool,
-    ) {
-        if let Err(message) = hook {
-            let target = self.container_target(&instance.name);
-            self.events().warning(&target, "FailedPreStopHook", format!("PreStopHook failed: {message}"));
+    /// Whose turn a container has: 0 for all but sidecars, which follow from the last to the first.
+    fn turn_of(&self, instance: &Instance) -> usize {
+        if !matches!(wanted::find(&self.desired.pod, &instance.name), Some((_, Role::Sidecar))) {
+            return 0;
         }
+        let place = self.wanted.init.iter().position(|m| m.name == instance.name).unwrap_or(0);
+        self.wanted.init.len() - place
+    }
+
+    async fn stopped(&mut self, stopped: Stopped, good: &mut bool) {
+        let Stopped { instance, hook, pause_cut, result } = stopped;
+        self.tell_pre_stop(&instance.name, hook, pause_cut);
         match result {
             Ok(()) if instance.state == InstanceState::Created => {
                 self.observed.containers.retain(|c| c.id != instance.id);
@@ -259,64 +252,5 @@ impl Worker {
             tracing::warn!(pod = %self.desired.key, error = %failure.message, "pod folder cannot be removed");
         }
         good
-    }
-}
-
-/// Runs the hook, then stops the container; both share the deadline, which may come closer at any time.
-async fn stop(
-    runtime: SharedRuntime,
-    instance: Instance,
-    hook: Option<LifecycleHandler>,
-    mut deadline: watch::Receiver<Instant>,
-) -> (Instance, Result<(), String>, Result<(), CriError>) {
-    let mut hooked = Ok(());
-    if let Some(hook) = hook {
-        let mut end = deadline.clone();
-        tokio::select! {
-            biased;
-            result = hooks::run(&runtime, &instance.id, &hook) => hooked = result,
-            () = passed(&mut end) => {}
-        }
-    }
-    if instance.state == InstanceState::Created {
-        // It has no process; the runtime would not take note of a stop.
-        let request = v1::RemoveContainerRequest { container_id: instance.id.to_string() };
-        let result = runtime.remove_container(request).await.map(drop);
-        return (instance, hooked, result);
-    }
-    loop {
-        let until = *deadline.borrow_and_update();
-        let left = until.saturating_duration_since(Instant::now()).max(LEAST_STOP);
-        // Rounded: the hook may have cost no time at all, and whole seconds are what the runtime takes.
-        let seconds = i64::try_from((left + Duration::from_millis(500)).as_secs()).unwrap_or(i64::MAX);
-        let call = send_stop(&runtime, &instance.id, seconds);
-        tokio::select! {
-            biased;
-            result = call => return (instance, hooked, result),
-            // The grace shrank: the runtime is asked anew with less time.
-            Ok(()) = deadline.changed() => {}
-        }
-    }
-}
-
-async fn send_stop(runtime: &SharedRuntime, id: &ContainerId, seconds: i64) -> Result<(), CriError> {
-    let request = v1::StopContainerRequest { container_id: id.to_string(), timeout: seconds };
-    runtime.stop_container(request).await.map(drop)
-}
-
-/// Waits until the deadline, wherever it moves.
-async fn passed(deadline: &mut watch::Receiver<Instant>) {
-    loop {
-        let until = *deadline.borrow_and_update();
-        tokio::select! {
-            biased;
-            changed = deadline.changed() => {
-                if changed.is_err() {
-                    tokio::time::sleep_until(until).await;
-                    return;
-                }
-            }
-            () = tokio::time::sleep_until(until) => return,
-        }
     }
 }

@@ -5,7 +5,8 @@ use longshore_cri::v1;
 use super::Worker;
 use crate::journal::{ExitFacts, InstanceFacts};
 use crate::pod::observed::{Instance, InstanceState, Observed};
-use crate::pod::{read, wanted};
+use crate::pod::{probing, read, wanted};
+use crate::probe::Known;
 
 /// Shown for a container that ran and that the runtime no longer has.
 const LOST_REASON: &str = "ContainerStatusUnknown";
@@ -103,14 +104,21 @@ impl Worker {
                 }
             }
         }
-        let running = instance.state == InstanceState::Running;
+        // A verdict stands for the life of the process, whoever asks.
+        let known = match (instance.state, known) {
+            (InstanceState::Running | InstanceState::Unknown, Some(known)) if known.started_at != 0 => {
+                Known { started: known.started, ready: known.ready }
+            }
+            (InstanceState::Running, _) => probing::first_known(&self.desired.pod, instance),
+            (InstanceState::Created | InstanceState::Exited | InstanceState::Unknown, _) => Known::default(),
+        };
         let facts = InstanceFacts {
             id: instance.id.clone(),
             attempt: instance.attempt,
             sandbox: Some(instance.sandbox.clone()),
             started_at: instance.started_at,
-            ready: running,
-            started: running,
+            ready: known.ready,
+            started: known.started,
             hash: instance.hash.clone(),
             image: instance.image.clone(),
             image_ref: instance.image_ref.clone(),

@@ -37,6 +37,7 @@ use crate::admit::Grounds;
 use crate::event::{EventRecorder, EventTarget};
 use crate::journal::{EndFacts, Journal, PodFacts, Verdict};
 use crate::model::DesiredPod;
+use crate::probe::Probes;
 use crate::telemetry::PodMetrics;
 
 /// What the table and its workers work with.
@@ -60,6 +61,8 @@ pub struct PodTableOptions {
     pub events: EventRecorder,
     /// Figures of pods and containers.
     pub metrics: PodMetrics,
+    /// Probes.
+    pub probes: Probes,
     /// Facts.
     pub journal: Journal,
     /// Wall-clock time.
@@ -198,6 +201,9 @@ pub(super) struct Worker {
     /// Held by a create or start in flight, which goes on when its pass is interrupted.
     pub(super) calls: Arc<tokio::sync::Mutex<()>>,
 }
+
+/// Seconds that a pod gets whose API object was deleted by force.
+const FORCED_GRACE: i64 = 2;
 
 /// First and longest pause between tries of a failing step.
 const RETRY_BASE: Duration = Duration::from_secs(1);
@@ -381,14 +387,18 @@ impl Worker {
         }
         if news.removed {
             self.removed = true;
-            self.order_end(EndFacts {
-                grace_seconds: self.desired.pod.metadata.deletion_grace_period_seconds,
-                ..EndFacts::default()
-            });
+            self.order_end(EndFacts { grace_seconds: self.grace_of_removal(), ..EndFacts::default() });
         }
         if let Some(order) = news.end {
             self.order_end(order);
         }
+    }
+
+    /// Grace of a pod whose source let go of it. An API object that goes before the agent has let go of it was deleted by
+    /// force: nobody counts on the pod any more, and nobody could stop it later.
+    fn grace_of_removal(&self) -> Option<i64> {
+        let asked = self.desired.pod.metadata.deletion_grace_period_seconds;
+        if self.desired.source.is_static() { asked } else { Some(asked.map_or(FORCED_GRACE, |a| a.min(FORCED_GRACE))) }
     }
 
     /// Notes the order to end; grace may only shrink.

@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Pull, Stage, Waiting, Worker};
 use crate::event::{ContainerGroup, EventTarget};
 use crate::journal::EndFacts;
-use crate::pod::plan::{Action, Input, KillReason, Plan, Role, plan};
+use crate::pod::observed::{Instance, InstanceState};
+use crate::pod::plan::{Action, Input, Plan, Role, plan};
 use crate::pod::slots::Slot;
 use crate::pod::{read, wanted};
 
@@ -26,6 +27,7 @@ impl Worker {
             self.inbox.nudge();
             return;
         }
+        self.owed_hooks().await;
         loop {
             let plan = self.plan();
             self.note_held_back(&plan);
@@ -91,6 +93,7 @@ impl Worker {
                 *entry = count.max(*entry);
             }
         }
+        let probes = self.probed();
         let backoffs =
             self.facts.containers.iter().filter_map(|(name, c)| Some((name.clone(), c.backoff.clone()?))).collect();
         plan(&Input {
@@ -98,6 +101,7 @@ impl Worker {
             observed: &self.observed,
             backoffs: &backoffs,
             holds: &self.holds,
+            probes: &probes,
             counted: &counted,
             terminating: self.stage != Stage::Sync,
             now: self.now(),
@@ -192,7 +196,8 @@ impl Worker {
                     if !self.kill_one(&id, &name, reason).await {
                         return false;
                     }
-                    again |= reason == KillReason::PodRestarts;
+                    let runs = |c: &Instance| c.id == id && c.state == InstanceState::Running;
+                    again |= !self.observed.containers.iter().any(runs);
                 }
                 Action::Remove { id, name } => {
                     if !self.forget_container(&id, &name).await {

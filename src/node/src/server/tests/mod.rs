@@ -265,6 +265,8 @@ async fn what_containers_use_is_told() {
     assert_eq!(status, StatusCode::OK);
     assert!(body.contains("container_cpu_usage_seconds_total{container=\"c\",namespace=\"ns\",pod=\"p\"}"), "{body}");
     assert!(body.ends_with("resource_scrape_error 0\n"));
+    let (status, body) = ask(&router, get("/metrics/probes")).await;
+    assert!(status == StatusCode::OK && body.contains("process_start_time_seconds"), "{status} {body}");
     assert_eq!(ask(&router, get("/metrics/cadvisor")).await.0, StatusCode::NOT_IMPLEMENTED);
     assert_eq!(ask(&router, get("/metrics/other")).await.0, StatusCode::NOT_FOUND);
     assert_eq!(ask(&router, get("/stats/summary")).await.0, StatusCode::NOT_IMPLEMENTED);

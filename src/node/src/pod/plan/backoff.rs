@@ -1,0 +1,70 @@
+//! Restart delays of containers that end again and again.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{later, signed};
+
+/// How long a container's next restart is held back.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct BackoffEntry {
+    /// The present delay in milliseconds.
+    pub(crate) delay_ms: u64,
+    /// When it last grew.
+    pub(crate) updated: Timestamp,
+    /// The definition it belongs to: another one starts from nothing.
+    pub(crate) hash: String,
+}
+
+/// First delay, cap and forgetting of crash loops.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BackoffRule {
+    /// First delay.
+    pub(crate) base: Duration,
+    /// Cap.
+    pub(crate) cap: Duration,
+}
+
+impl Default for BackoffRule {
+    fn default() -> Self {
+        Self { base: Duration::from_secs(10), cap: Duration::from_secs(300) }
+    }
+}
+
+/// An entry is forgotten when the container ran this long since its last restart.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+impl BackoffRule {
+    /// The entry after one more restart at `now`.
+    pub(crate) fn next(
+        &self,
+        entry: Option<&BackoffEntry>,
+        hash: &str,
+        finished: Timestamp,
+        now: Timestamp,
+    ) -> BackoffEntry {
+        let delay = match entry {
+            Some(entry) if entry.applies(hash, finished) => {
+                Duration::from_millis(entry.delay_ms).saturating_mul(2).min(self.cap)
+            }
+            _ => self.base.min(self.cap),
+        };
+        BackoffEntry {
+            delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+            updated: now,
+            hash: hash.to_owned(),
+        }
+    }
+}
+
+impl BackoffEntry {
+    fn applies(&self, hash: &str, finished: Timestamp) -> bool {
+        self.hash == hash && finished.duration_since(self.updated) <= signed(FORGET_AFTER)
+    }
+
+    /// Until when a container that ended at `finished` is held back; `None` = not at all.
+    pub(crate) fn until(&self, hash: &str, finished: Timestamp) -> Option<Timestamp> {
+        self.applies(hash, finished).then(|| later(finished, Duration::from_millis(self.delay_ms)))
+    }
+}
