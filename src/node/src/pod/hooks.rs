@@ -66,12 +66,11 @@ impl Worker {
         if let Some(handler) = lifecycle.and_then(|l| l.post_start.as_ref())
             && let Some(hook) = self.hook(name, id, handler)
         {
-            let ran = hook.run().await;
-            self.hook_done(name);
-            match ran {
+            match hook.run().await {
                 Ok(fallback) => self.tell_fallback(fallback),
                 Err(error) => self.post_start_failed(name, id, error).await,
             }
+            self.hook_done(name);
         }
     }
 

@@ -15,17 +15,18 @@ use crate::model::ContainerId;
 use crate::probe::{Known, ProbeKind, Running};
 
 impl Worker {
-    /// Tells the probes what runs and notes what they say.
-    pub(super) fn probe(&mut self) {
+    /// Tells the probes what runs and notes what they say; returns whether that is news.
+    pub(super) fn probe(&mut self) -> bool {
         if !self.wanted.has_probes {
-            return;
+            return false;
         }
         let probes = self.cx.options.probes.clone();
         let uid = &self.desired.uid;
         if self.stage == Stage::Ended {
             probes.forget(uid);
-            return;
+            return false;
         }
+        let mut news = false;
         // Before the hook is through a container does not count as started.
         let through = self.running().filter(|c| !self.owes_hook(c));
         let running: Vec<Running> = through.map(|c| self.probe_request(c)).collect();
@@ -37,8 +38,10 @@ impl Worker {
             if (facts.started, facts.ready) != (verdict.started, verdict.ready) {
                 (facts.started, facts.ready) = (verdict.started, verdict.ready);
                 self.unsaved = true;
+                news = true;
             }
         }
+        news
     }
 
     fn running(&self) -> impl Iterator<Item = &Instance> {

@@ -45,7 +45,9 @@ impl Worker {
                 // A long stop must not hide what the probes say of the other containers.
                 () = inbox.rung() => {
                     rung = true;
-                    self.publish(false);
+                    if self.probe() {
+                        self.publish(false);
+                    }
                 }
             }
         };
@@ -80,7 +82,7 @@ impl Worker {
                 Some((_, Role::Init | Role::Sidecar)) => {
                     format!("Init container {name} failed {} probe", kind.lower())
                 }
-                Some((_, Role::App)) | None => {
+                Some((_, Role::App | Role::Ephemeral)) | None => {
                     let then = if again { ", will be restarted" } else { "" };
                     format!("Container {name} failed {} probe{then}", kind.lower())
                 }

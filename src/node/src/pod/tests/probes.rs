@@ -152,10 +152,10 @@ async fn what_another_agent_reported_of_a_container_stands() {
     bench.set(&plain);
     bench.until_ready("u1").await;
     let id = bench.runtime.container_id("u1", "c").unwrap();
-    let Bench { runtime, clock, tasks, .. } = bench;
+    let Bench { runtime, clock, tasks, node, .. } = bench;
     tasks.cancel();
     // Its journal is not ours.
-    let bench = Bench::start(runtime, Arc::new(tempfile::tempdir().unwrap()), clock).await;
+    let bench = Bench::start(runtime, Arc::new(tempfile::tempdir().unwrap()), clock, node).await;
     let mut taken = with(json!({"startupProbe": probe("up", 60, 1), "readinessProbe": probe("ready", 60, 1)}));
     let status = json!({"phase": "Running", "containerStatuses": [{"name": "c", "containerID": format!("containerd://{id}"),
         "ready": true, "started": true, "restartCount": 0, "image": "i", "imageID": "i", "state": {"running": {}}}]});

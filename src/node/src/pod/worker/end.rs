@@ -128,7 +128,9 @@ impl Worker {
                 // Readiness goes on to be asked for, so that traffic leaves a pod that says it is no longer ready.
                 () = inbox.rung() => {
                     self.absorb();
-                    self.publish(false);
+                    if self.probe() {
+                        self.publish(false);
+                    }
                 }
             }
         }

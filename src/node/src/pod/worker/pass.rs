@@ -190,6 +190,11 @@ impl Worker {
                 | Action::CreateSandbox { .. } => None,
             })
             .collect();
+        let makes_sandbox = actions.iter().any(|a| matches!(a, Action::CreateSandbox { .. }));
+        if !makes_sandbox {
+            // Images come while what is to be replaced ends, so that nothing lies between its end and the next start.
+            self.pull(&due);
+        }
         for action in actions {
             match action {
                 Action::Kill { id, name, reason } => {
