@@ -267,6 +267,10 @@ fn full_store(node: &mut Node<'_>, folder: &Path) -> Result<()> {
     ensure!(node.phase("witness") == "Running", "reads go on");
     ensure!(node.cluster.kubectl(&["exec", "witness", "--", "echo", "lives"])?.trim() == "lives");
     node.cluster.plane()?.check_alive()?;
+    // Also one that starts on the full disk answers.
+    node.cluster.kill_plane()?;
+    node.cluster.start_plane()?;
+    ensure!(node.phase("witness") == "Running", "reads go on after a restart");
     node.sh(&format!("rm {fill}"))?;
     eventually("writes go on", SOON, || {
         node.cluster

@@ -210,12 +210,25 @@ async fn prepare_keys(
     let clock = Arc::clone(&options.clock);
     let work = move || -> Result<Keys, PlaneError> {
         let pki = PlanePki::prepare(&folder, &names, clock)?;
-        write_kubeconfig(&kubeconfig, &pki.admin_kubeconfig(&server)?)?;
+        if let Err(error) = write_kubeconfig(&kubeconfig, &pki.admin_kubeconfig(&server)?) {
+            // On a full disk reads go on, for whoever has the file of an earlier start.
+            if !(is_full(&error) && kubeconfig.exists()) {
+                return Err(error.into());
+            }
+            tracing::warn!(%error, "the administrator's kubeconfig stays as it was");
+        }
         let (certificate, key) = pki.serving_files();
         let serving = ReloadableCertificate::from_files(&certificate, &key)?;
         Ok(Keys { pki: Arc::new(pki), names, serving })
     };
     tokio::task::spawn_blocking(work).await.map_err(|_| PlaneError::Interrupted)?
+}
+
+/// Whether there was no space left.
+fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| {
+        error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::StorageFull)
+    })
 }
 
 fn advertised(options: &PlaneOptions, bound: SocketAddr) -> IpAddr {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use longshore_host::oci::{Entry, ImageArchive, Source, shared_objects};
@@ -12,6 +13,9 @@ pub(crate) const IMAGE: &str = "localhost/longshore-demo:1";
 pub(crate) const MANIFEST: &str = include_str!("../../../../static-pods/demo.yaml");
 /// Where it answers inside the pod.
 pub(crate) const PORT: u16 = 8080;
+/// How soon a sample that runs must listen, and the pause between two tries.
+const LISTENS_WITHIN: Duration = Duration::from_secs(10);
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Writes the image: our program, the shared objects it needs at their places, and nothing else.
 pub(crate) fn archive(path: &Path) -> Result<()> {
@@ -69,6 +73,27 @@ pub(crate) async fn serve(address: SocketAddr) -> Result<()> {
 
 /// Asks the sample's page once, with plain HTTP/1.1 over a connection of its own.
 pub(crate) async fn ask(address: SocketAddr) -> Result<String> {
+    // Without a probe a container is Ready as soon as it runs, which is before it listens.
+    let asking = async {
+        loop {
+            match ask_once(address).await {
+                Err(error) if is_refused(&error) => tokio::time::sleep(ASK_AGAIN).await,
+                answer => return answer,
+            }
+        }
+    };
+    match tokio::time::timeout(LISTENS_WITHIN, asking).await {
+        Ok(answer) => answer,
+        Err(_) => ask_once(address).await,
+    }
+}
+
+fn is_refused(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    kind == Some(std::io::ErrorKind::ConnectionRefused)
+}
+
+async fn ask_once(address: SocketAddr) -> Result<String> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut stream = tokio::net::TcpStream::connect(address).await.with_context(|| format!("connect to {address}"))?;
     let request = format!("GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

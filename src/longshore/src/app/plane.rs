@@ -62,6 +62,9 @@ pub(crate) fn node_kubeconfig(data: &Path, node: &str, server: &str) -> Result<S
 
 async fn copy(from: PathBuf, to: PathBuf) -> Result<()> {
     let text = tokio::fs::read_to_string(&from).await.with_context(|| format!("read {}", from.display()))?;
+    if tokio::fs::read_to_string(&to).await.is_ok_and(|there| there == text) {
+        return Ok(());
+    }
     write(to, text).await
 }
 
