@@ -20,6 +20,8 @@ pub struct ClusterOptions {
     pub agent: Vec<String>,
     /// Fields of the agent's configuration that replace the usual ones.
     pub config: serde_json::Map<String, Value>,
+    /// More flags of the agent.
+    pub flags: Vec<String>,
 }
 
 /// A running node.
@@ -160,6 +162,7 @@ impl<'env> Cluster<'env> {
         };
         command.arg("--config").arg(&config).arg("--kubeconfig").arg(&kubeconfig);
         command.args(["--hostname-override", Self::NODE, "--node-ip", NODE_ADDRESS, "--v=2"]);
+        command.args(&self.options.flags);
         self.agent = Some(self.env.spawn("agent", &mut command)?);
         Ok(())
     }

@@ -14,4 +14,5 @@ pub mod churn;
 pub mod cluster;
 pub mod env;
 pub mod golden;
+pub mod registry;
 pub mod tools;

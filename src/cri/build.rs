@@ -25,5 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let health = proto.join("health-v1.proto");
     println!("cargo::rerun-if-changed={}", health.display());
     tonic_prost_build::configure().compile_fds(protox::compile([&health], [&proto])?)?;
+    let content = proto.join("containerd-content-v1.proto");
+    println!("cargo::rerun-if-changed={}", content.display());
+    tonic_prost_build::configure().build_server(false).compile_fds(protox::compile([&content], [&proto])?)?;
     Ok(())
 }

@@ -55,7 +55,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("pod", &["admit", "event", "journal", "object", "image", "volume", "probe", "resource", "status", "logs"]),
     // The writer stands behind a port of `pod` and listens to mirrors.
     ("status", &["pod", "mirror"]),
-    ("gc", &["journal", "pod", "resource", "image", "volume"]),
+    // A container goes with its log.
+    ("gc", &["journal", "logs", "pod", "resource", "image", "volume"]),
     ("node", &["event", "stats"]),
     ("server", &["logs", "settings", "stats", "event"]),
     ("probe", &["event"]),

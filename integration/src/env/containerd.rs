@@ -178,6 +178,10 @@ fn config_text(env: &Env) -> String {
         id = env.id(),
         socket = env.socket(),
     );
+    let registries = |plugin: &str| match env.registries {
+        true => format!("\n[plugins.'{plugin}'.registry]\nconfig_path = '/etc/containerd/certs.d'\n"),
+        false => String::new(),
+    };
     match env.version() {
         Version::V1_6 | Version::V1_7 => format!(
             "version = 2\n{head}\
@@ -188,8 +192,9 @@ fn config_text(env: &Env) -> String {
              bin_dir = '/usr/lib/cni'\n\
              conf_dir = '/etc/cni/net.d'\n\n\
              [plugins.'io.containerd.internal.v1.opt']\n\
-             path = '/run/{id}/opt'\n",
+             path = '/run/{id}/opt'\n{registries}",
             id = env.id(),
+            registries = registries("io.containerd.grpc.v1.cri"),
         ),
         Version::V2_1 => format!(
             "version = 3\n{head}\
@@ -201,8 +206,9 @@ fn config_text(env: &Env) -> String {
              bin_dirs = ['/usr/lib/cni']\n\
              conf_dir = '/etc/cni/net.d'\n\n\
              [plugins.'io.containerd.internal.v1.opt']\n\
-             path = '/run/{id}/opt'\n",
+             path = '/run/{id}/opt'\n{registries}",
             id = env.id(),
+            registries = registries("io.containerd.cri.v1.images"),
         ),
     }
 }

@@ -33,6 +33,7 @@ pub struct Env {
     space: Space,
     containerd: Option<Containerd>,
     version: Version,
+    registries: bool,
     // Held for the life of the run: a free lock means that the directory is a dead run's.
     lock: Option<nix::fcntl::Flock<File>>,
     keep: bool,
@@ -41,7 +42,18 @@ pub struct Env {
 impl Env {
     /// Makes the world and starts containerd of `version` in it, with the pause and busybox images imported.
     pub fn start(version: Version) -> Result<Self> {
+        Self::bare(version)?.started()
+    }
+
+    /// The same, with a containerd that reads how to reach registries from `/etc/containerd/certs.d`.
+    pub fn start_with_registries(version: Version) -> Result<Self> {
         let mut env = Self::bare(version)?;
+        env.registries = true;
+        env.started()
+    }
+
+    fn started(self) -> Result<Self> {
+        let mut env = self;
         env.start_containerd()?;
         env.import_images()?;
         Ok(env)
@@ -72,6 +84,7 @@ impl Env {
             space,
             containerd: None,
             version,
+            registries: false,
             lock: Some(lock),
             keep: std::env::var_os("LONGSHORE_TEST_KEEP").is_some(),
         })

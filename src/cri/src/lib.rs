@@ -2,6 +2,7 @@
 //! a fake that behaves. Nothing here knows pods; it must never decide anything, only carry calls with their deadlines.
 
 mod client;
+pub mod containerd;
 mod endpoint;
 mod error;
 #[cfg(any(test, feature = "fakes"))]

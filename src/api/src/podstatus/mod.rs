@@ -7,6 +7,7 @@
 
 mod containers;
 mod ends;
+mod messages;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use crate::qos;
 use crate::resources::{self, Side};
 
 pub use ends::{finish, rejected};
+pub use messages::bound_messages;
 
 /// The reason of a container whose end nobody saw.
 pub const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";

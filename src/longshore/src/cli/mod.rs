@@ -14,6 +14,7 @@ mod logs;
 mod plane;
 mod print;
 mod ps;
+mod pulls;
 mod up;
 
 use std::ffi::OsString;

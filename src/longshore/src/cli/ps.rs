@@ -1,6 +1,7 @@
 //! `longshore ps`: the node's own view of its pods, straight from the runtime, with no apiserver in between.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use longshore_cri::{ClientOptions, CriClient, ImageService as _, RuntimeService 
 use serde_json::json;
 
 use super::print::{self, Output};
+use super::pulls;
 use crate::app::fail::Hint;
 use crate::app::paths::Paths;
 
@@ -23,6 +25,9 @@ pub(crate) struct Arguments {
     /// The runtime's socket [default: the one of `up`, then containerd's]
     #[arg(long, value_name = "unix:///PATH")]
     runtime_endpoint: Option<String>,
+    /// The agent's root, where pulls under way are noted
+    #[arg(long, value_name = "FOLDER", default_value = Paths::KUBELET)]
+    root_dir: PathBuf,
     #[command(flatten)]
     output: Output,
 }
@@ -80,12 +85,15 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     }
     rows.sort_by(|a, b| (&a.namespace, &a.pod, &a.container).cmp(&(&b.namespace, &b.pod, &b.container)));
-    let items: Vec<serde_json::Value> = rows.iter().map(Row::value).collect();
+    let pulls = pulls::under_way(&arguments.root_dir, &endpoint).await;
+    let items: Vec<serde_json::Value> =
+        rows.iter().map(Row::value).chain(pulls.iter().map(pulls::Pull::value)).collect();
     arguments.output.show(&json!(items), || {
         let mut table = vec![
             ["NAMESPACE", "POD", "CONTAINER", "STATE", "RESTARTS", "AGE", "IMAGE", "ID"].map(str::to_owned).to_vec(),
         ];
         table.extend(rows.iter().map(Row::cells));
+        table.extend(pulls.iter().map(pulls::Pull::cells));
         print::table(&table)
     })?;
     Ok(ExitCode::SUCCESS)

@@ -15,6 +15,12 @@ pub enum AgentError {
     /// The ids of pods with users of their own cannot be told.
     #[error(transparent)]
     Users(#[from] crate::userns::SpanError),
+    /// Credential providers are not as they must be.
+    #[error(transparent)]
+    Providers(#[from] crate::image::ProviderError),
+    /// Records of pulls cannot be kept.
+    #[error("records of image pulls: {0}")]
+    PullRecords(std::io::Error),
     /// The server cannot be started.
     #[error(transparent)]
     Server(#[from] crate::server::StartError),

@@ -9,6 +9,7 @@
 mod error;
 mod facts;
 mod grounds;
+mod images;
 mod options;
 mod server;
 mod sources;
@@ -27,7 +28,6 @@ pub use options::AgentOptions;
 use crate::event::{EventOptions, EventRecorder};
 use crate::gc::Collector;
 use crate::hands::{Hands, HandsOptions};
-use crate::image::{ImageManager, ImageOptions};
 use crate::journal::Journal;
 use crate::model::{PodControl, ReadPods};
 use crate::node::{NodeDeps, NodeHandle, Pressure, ReadyCheck, RuntimeState};
@@ -127,19 +127,14 @@ impl Agent {
 
         let facts = facts::read(&options, &node, is_v2);
         let objects = Objects::start(options.client(), Arc::clone(&options.clock), &tasks);
+        let images = images::start(&options, &objects, &events, &telemetry, &tasks)?;
         let volumes = volumes::start(&facts, &objects, &options.clock);
         let hands = Arc::new(Hands::new(HandsOptions {
             volumes: Arc::new(volumes.clone()),
             facts,
             names,
             objects,
-            images: ImageManager::new(ImageOptions {
-                images: Arc::clone(&options.images),
-                events: events.clone(),
-                clock: Arc::clone(&options.clock),
-                serial: config.serialize_image_pulls,
-                parallel: config.max_parallel_image_pulls.and_then(|count| usize::try_from(count).ok()),
-            }),
+            images,
             events: events.clone(),
             users: UserRanges::open(root.join("pods"), options.user_span(node.capacity().pods)?),
             runtime: node.runtime(),
@@ -199,6 +194,9 @@ impl Agent {
         table.on_change(move || expect.expect());
         drop(observed.set(observer));
         volumes.keep_fresh(Arc::new(table.clone()), &tasks);
+        if let Some(bounds) = options.log_bounds(Arc::new(table.clone())) {
+            crate::logs::rotate(bounds, &tasks);
+        }
         sources::start(&options, &table, &writer, &events, &tasks);
         Collector {
             runtime: Arc::clone(&options.runtime),

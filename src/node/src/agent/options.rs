@@ -11,6 +11,9 @@ use longshore_transport::client::Clients;
 use longshore_util::clock::SharedClock;
 
 use crate::gc::Cleaning;
+use crate::image::PullLimits;
+use crate::logs::RotateOptions;
+use crate::model::ReadPods;
 use crate::node::startup::StartupOptions;
 use crate::node::{NodeOptions, Reserved, Threshold};
 use crate::resource::CgroupDriver;
@@ -57,6 +60,34 @@ impl AgentOptions {
     pub(super) fn user_span(&self, pods: u64) -> Result<Span, SpanError> {
         let per_pod = self.settings.config.user_namespaces.ids_per_pod;
         Span::of_machine(u64::try_from(per_pod).unwrap_or(0), pods)
+    }
+
+    /// What container logs are bound to; `None` = nothing.
+    pub(super) fn log_bounds(&self, pods: Arc<dyn ReadPods>) -> Option<RotateOptions> {
+        let config = &self.settings.config;
+        // A size below nothing turns rotation off; a bad one has been refused before.
+        let size = Quantity::parse(&config.container_log_max_size).ok()?.value();
+        Some(RotateOptions {
+            size: u64::try_from(size).ok()?,
+            files: usize::try_from(config.container_log_max_files).unwrap_or(2),
+            workers: usize::try_from(config.container_log_max_workers).unwrap_or(1),
+            every: config.container_log_monitor_interval.as_std(),
+            folder: config.pod_logs_dir.clone().into(),
+            runtime: Arc::clone(&self.runtime),
+            pods,
+            clock: Arc::clone(&self.clock),
+        })
+    }
+
+    /// How many pulls at once, and how often.
+    pub(super) fn pull_limits(&self) -> PullLimits {
+        let config = &self.settings.config;
+        PullLimits {
+            serial: config.serialize_image_pulls,
+            parallel: config.max_parallel_image_pulls.and_then(|count| usize::try_from(count).ok()),
+            per_second: config.registry_pull_qps,
+            burst: config.registry_burst,
+        }
     }
 
     /// The driver that the runtime tells, else the configured one.

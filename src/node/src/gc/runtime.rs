@@ -1,6 +1,7 @@
 //! Containers and sandboxes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
 
 use futures_util::{StreamExt as _, stream};
 use longshore_api::qos::Qos;
@@ -68,7 +69,9 @@ impl Collector {
             // One dead instance stays: it is what the state or `lastState` shows.
             let kept = kept_ids(&found.containers, name(container));
             if dead && !kept.contains(&container.id.as_str()) {
+                let files = self.files_of(&container.id).await;
                 self.remove_container(&container.id).await?;
+                files.remove();
             }
         }
         let last = found.sandboxes.iter().map(|s| (s.metadata.as_ref().map_or(0, |m| m.attempt), s.created_at)).max();
@@ -114,6 +117,26 @@ impl Collector {
         Ok(())
     }
 
+    /// What a container has on disk; asked before it is removed.
+    async fn files_of(&self, id: &str) -> ContainerFiles {
+        let request = v1::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+        let answer = self.runtime.container_status(request).await.ok().and_then(|answer| answer.status);
+        let Some(status) = answer else { return ContainerFiles::default() };
+        let log = PathBuf::from(&status.log_path);
+        // Only what the agent made: a path out of the runtime's mouth is not trusted.
+        let ours =
+            |path: &Path, root: &Path| path.starts_with(root) && path.components().all(|c| c != Component::ParentDir);
+        let is_message = |path: &Path| {
+            let below = path.strip_prefix(&self.pods_folder).ok();
+            below.is_some_and(|below| below.components().nth(1) == Some(Component::Normal("containers".as_ref())))
+        };
+        let mounts = status.mounts.iter().map(|mount| PathBuf::from(&mount.host_path));
+        ContainerFiles {
+            log: Some(log).filter(|log| ours(log, &self.pod_logs)),
+            messages: mounts.filter(|path| ours(path, &self.pods_folder) && is_message(path)).collect(),
+        }
+    }
+
     async fn remove_container(&self, id: &str) -> Result<(), CriError> {
         let request = v1::RemoveContainerRequest { container_id: id.to_owned() };
         gone(self.runtime.remove_container(request).await.map(drop))
@@ -122,6 +145,30 @@ impl Collector {
     async fn remove_sandbox(&self, id: &str) -> Result<(), CriError> {
         let request = v1::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
         gone(self.runtime.remove_pod_sandbox(request).await.map(drop))
+    }
+}
+
+/// Files that go with a container: its log and its termination message.
+#[derive(Debug, Default)]
+struct ContainerFiles {
+    log: Option<PathBuf>,
+    messages: Vec<PathBuf>,
+}
+
+impl ContainerFiles {
+    fn remove(self) {
+        if let Some(log) = &self.log
+            && let Err(error) = crate::logs::forget(log)
+        {
+            tracing::warn!(path = %log.display(), %error, "log of a removed container cannot be removed");
+        }
+        for message in &self.messages {
+            if let Err(error) = std::fs::remove_file(message)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %message.display(), %error, "termination message cannot be removed");
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! before its sandbox and its containers can be made. Owns the pod's own files: hosts file, termination messages, folders.
 
 mod files;
+mod images;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 pub use volumes::{Mounted, PodVolumes};
 
 use crate::event::{ContainerGroup, EventRecorder, EventTarget};
-use crate::image::{ImageManager, ImageRequest};
+use crate::image::ImageManager;
 use crate::model::{ContainerId, DesiredPod, PodUid};
 use crate::node::RuntimeState;
 use crate::object::{self, Objects};
@@ -183,27 +184,6 @@ impl Hands {
             Failure::new(config::CONFIG_ERROR, format!("write the hosts file in {}: {error}", folder.display()))
         })
     }
-
-    /// Logins named by the pod's pull secrets.
-    async fn logins(&self, pod: &DesiredPod, image: &str) -> Vec<v1::AuthConfig> {
-        let names = pod.pod.spec.iter().flat_map(|s| s.image_pull_secrets.iter().flatten());
-        let mut logins = Vec::new();
-        let mut missing = Vec::new();
-        for name in names.map(|reference| reference.name.as_str()).filter(|name| !name.is_empty()) {
-            match self.objects.secret(&pod.key.namespace, name, object::FRESH).await {
-                object::Lookup::Found(secret) => logins.extend(crate::image::logins(&secret, image)),
-                object::Lookup::Missing | object::Lookup::Failed(_) => missing.push(name.to_owned()),
-            }
-        }
-        if !missing.is_empty() {
-            let message = format!(
-                "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
-                missing.join(", ")
-            );
-            self.events.warning(&EventTarget::pod(pod), "FailedToRetrieveImagePullSecret", message);
-        }
-        logins
-    }
 }
 
 fn has_own_users(pod: &DesiredPod) -> bool {
@@ -246,20 +226,7 @@ impl Prepare for Hands {
     }
 
     async fn image(&self, pod: &DesiredPod, container: &str) -> Result<PulledImage, Failure> {
-        let (kind, found) = find(pod, container)?;
-        let image = found.image.as_deref().unwrap_or_default();
-        let request = ImageRequest {
-            pod,
-            target: &target(pod, kind, container),
-            image,
-            policy: found.image_pull_policy.as_deref(),
-            sandbox: self.sandbox(pod, 0, false)?,
-            logins: self.logins(pod, image).await,
-        };
-        match self.images.ensure(request).await {
-            Ok(present) => Ok(PulledImage { reference: present.reference, user: present.user }),
-            Err(error) => Err(Failure { retry_after: error.retry_after, ..Failure::new(error.reason, error.message) }),
-        }
+        self.make_image(pod, container).await
     }
 
     async fn runtime_handler(&self, pod: &DesiredPod) -> Result<String, Failure> {
@@ -297,6 +264,9 @@ impl Prepare for Hands {
         let env = self.environment(pod, &container, request.pod_ips).await?;
         let mounted = self.prepared.lock().get(&pod.uid).cloned().unwrap_or_default();
         let sub_paths = self.volumes.sub_paths(pod, &container, &env, &mounted).await?;
+        let (name, version) = self.runtime_version();
+        let images =
+            config::image_mounts(&container, &request.image.volumes, &env, &name, &version).map_err(failure)?;
         let hosts = self.hosts(pod, request.pod_ips)?;
         let termination = files::termination(&facts.pod_dir(pod.uid.as_str()), &container)
             .map_err(|error| Failure::new(config::CONFIG_ERROR, format!("termination message file: {error}")))?;
@@ -304,6 +274,7 @@ impl Prepare for Hands {
             container: &container,
             volumes: &mounted.volumes,
             sub_paths: &sub_paths,
+            images: &images,
             hosts: hosts.as_deref(),
             termination: termination.as_deref(),
             recursive_read_only: facts.recursive_read_only,

@@ -46,7 +46,8 @@ impl Backoffs {
     }
 }
 
-fn add(time: Timestamp, by: Duration) -> Timestamp {
+/// `time` plus `by`, at most the last representable moment.
+pub(super) fn add(time: Timestamp, by: Duration) -> Timestamp {
     let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
     time.checked_add(by).unwrap_or(Timestamp::MAX)
 }

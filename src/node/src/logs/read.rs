@@ -1,6 +1,7 @@
 //! The reader: a task that walks through the file and fills a short queue of chunks; it ends when the reader goes away.
 
-use std::io;
+use std::collections::VecDeque;
+use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,11 +12,12 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, unfold};
 use longshore_util::{Tasks, spawn};
 use tokio::fs::File;
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio::sync::mpsc;
 
 use super::LogOptions;
 use super::follow::{Change, Follower};
+use super::parts::{self, Part};
 use super::tail::start_of_last;
 use super::write::{Next, Output};
 
@@ -70,23 +72,16 @@ pub async fn open(
     let real = tokio::fs::canonicalize(path).await.map_err(open_error)?;
     // Watch before reading: what is written in between is not missed.
     let follower = options.follow.then(|| Follower::new(real.parent().unwrap_or_else(|| Path::new("/"))));
-    let mut file = File::open(&real).await.map_err(open_error)?;
-    if let Some(lines) = options.tail {
-        let read_error = |source| OpenError::Read { path: path.to_owned(), source };
-        let mut blocking = file.into_std().await;
-        let (back, start) = tokio::task::spawn_blocking(move || {
-            let start = start_of_last(&mut blocking, lines);
-            (blocking, start)
-        })
-        .await
-        .map_err(|error| read_error(io::Error::other(error)))?;
-        file = File::from_std(back);
-        file.seek(SeekFrom::Start(start.map_err(read_error)?)).await.map_err(read_error)?;
-    }
+    let file = File::open(&real).await.map_err(open_error)?.into_std().await;
+    let read_error = |source| OpenError::Read { path: path.to_owned(), source };
+    let (log, wanted) = (real.clone(), options.clone());
+    let begun = tokio::task::spawn_blocking(move || begin(&log, file, &wanted)).await;
+    let (file, later) = begun.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(read_error)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let reader = Reader {
         path: real,
-        file,
+        file: File::from_std(file),
+        later,
         output: Output::new(&options),
         pending: Vec::new(),
         too_long: false,
@@ -105,9 +100,74 @@ pub async fn open(
     Ok(chunks.boxed())
 }
 
+/// A file that is read later.
+enum Piece {
+    Part(Part),
+    Open(std::fs::File),
+}
+
+impl Piece {
+    fn open(self) -> io::Result<std::fs::File> {
+        match self {
+            Self::Part(part) => part.open(),
+            Self::Open(file) => Ok(file),
+        }
+    }
+}
+
+/// The first file to read, standing where reading begins, and those that follow. Blocking.
+fn begin(
+    path: &Path,
+    mut current: std::fs::File,
+    options: &LogOptions,
+) -> io::Result<(std::fs::File, VecDeque<Piece>)> {
+    let own = current.metadata()?;
+    let mut parts = parts::list(path)?;
+    // Rotated between our opening and our looking.
+    parts.retain(|part| !part.is(&own));
+    if let Some(since) = options.since {
+        let since = std::time::SystemTime::from(since);
+        parts.retain(|part| part.modified().is_none_or(|modified| modified >= since));
+    }
+    let Some(mut wanted) = options.tail else {
+        let mut later: VecDeque<Piece> = parts.into_iter().map(Piece::Part).collect();
+        later.push_back(Piece::Open(current));
+        return first(later);
+    };
+    let mut later = VecDeque::new();
+    loop {
+        let (start, found) = start_of_last(&mut current, wanted)?;
+        current.seek(SeekFrom::Start(start))?;
+        later.push_front(Piece::Open(current));
+        wanted -= found;
+        let older = if wanted > 0 { parts.pop() } else { None };
+        match older.map(|part| part.open()) {
+            None => return first(later),
+            Some(Ok(file)) => current = file,
+            // Gone to make room meanwhile, and all that is older with it.
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => return first(later),
+            Some(Err(error)) => return Err(error),
+        }
+    }
+}
+
+/// Opens the first that is still there; the last one is open already.
+fn first(mut later: VecDeque<Piece>) -> io::Result<(std::fs::File, VecDeque<Piece>)> {
+    while let Some(piece) = later.pop_front() {
+        match piece.open() {
+            Ok(file) => return Ok((file, later)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !later.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
 struct Reader {
     path: PathBuf,
     file: File,
+    /// What is read after `file`; the last one is written to.
+    later: VecDeque<Piece>,
     output: Output,
     /// The start of a line whose end is not there yet.
     pending: Vec<u8>,
@@ -141,22 +201,51 @@ impl Reader {
         }
     }
 
+    /// Reads on up to the file that is written.
+    async fn catch_up(&mut self) -> Result<(), Stop> {
+        while !self.later.is_empty() {
+            self.drain().await?;
+            self.finish_line().await?;
+            let later = std::mem::take(&mut self.later);
+            let next = tokio::task::spawn_blocking(move || first(later)).await;
+            let (file, later) = next.unwrap_or_else(|error| Err(io::Error::other(error)))?;
+            (self.file, self.later) = (File::from_std(file), later);
+        }
+        Ok(())
+    }
+
+    /// Parts that were rotated away after the file that is being read: a slow reader must not lose them.
+    async fn passed_over(&mut self) -> VecDeque<Piece> {
+        let (Ok(own), path) = (self.file.metadata().await, self.path.clone()) else { return VecDeque::new() };
+        let look = move || {
+            let parts = parts::list(&path).unwrap_or_default();
+            let at = parts.iter().position(|part| part.is(&own));
+            at.map_or_else(VecDeque::new, |at| parts.into_iter().skip(at + 1).map(Piece::Part).collect())
+        };
+        tokio::task::spawn_blocking(look).await.unwrap_or_default()
+    }
+
     async fn read_all(&mut self) -> Result<(), Stop> {
+        self.catch_up().await?;
         self.drain().await?;
         self.finish_line().await
     }
 
     async fn follow(&mut self, mut follower: Follower, finished: impl IsFinished) -> Result<(), Stop> {
         let mut wait = RECHECK;
+        self.catch_up().await?;
         loop {
             self.drain().await?;
             if self.was_replaced().await {
                 // The writer may have added to the old file until it opened the new one.
                 self.drain().await?;
                 self.finish_line().await?;
+                let mut later = self.passed_over().await;
                 match File::open(&self.path).await {
                     Ok(file) => {
-                        self.file = file;
+                        later.push_back(Piece::Open(file.into_std().await));
+                        self.later = later;
+                        self.catch_up().await?;
                         continue;
                     }
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}

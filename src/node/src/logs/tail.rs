@@ -11,11 +11,12 @@ const BLOCK: u64 = 32 * 1024;
 /// Of a file whose end holds this much without a newline no more is read.
 const LONGEST_TAIL: u64 = 8 * 1024 * 1024;
 
-/// Returns the offset at which the last `lines` lines of the file begin. A last line without newline counts.
-pub(super) fn start_of_last(file: &mut File, lines: u64) -> io::Result<u64> {
+/// Returns the offset at which the last `lines` lines of the file begin, and how many there are if there are fewer. A last
+/// line without newline counts.
+pub(super) fn start_of_last(file: &mut File, lines: u64) -> io::Result<(u64, u64)> {
     let end = file.seek(SeekFrom::End(0))?;
     if lines == 0 {
-        return Ok(end);
+        return Ok((end, 0));
     }
     let mut block = vec![0u8; usize::try_from(BLOCK).unwrap_or(usize::MAX)];
     let mut high = end;
@@ -33,19 +34,19 @@ pub(super) fn start_of_last(file: &mut File, lines: u64) -> io::Result<u64> {
             }
             seen += 1;
             if seen == lines {
-                return Ok(after);
+                return Ok((after, lines));
             }
         }
         high = low;
     }
-    Ok(0)
+    Ok((0, seen + u64::from(end > 0)))
 }
 
 /// Returns the end of a container's output: at most `lines` lines of the file and the last `bytes` bytes of these. For
 /// termination messages taken from the log.
 pub fn last_lines(path: &Path, lines: u64, bytes: usize) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
-    let start = start_of_last(&mut file, lines)?;
+    let (start, _) = start_of_last(&mut file, lines)?;
     let end = file.seek(SeekFrom::End(0))?;
     let start = start.max(end.saturating_sub(LONGEST_TAIL));
     file.seek(SeekFrom::Start(start))?;

@@ -141,3 +141,54 @@ fn the_end_of_a_log_serves_as_a_message() {
     assert_eq!(last_lines(&path, 2, 2048).unwrap(), b"three\nlast without newline\n");
     assert_eq!(last_lines(&path, 80, 8).unwrap(), b"newline\n");
 }
+
+/// Three parts of a log, the oldest packed, and the one that is written.
+fn parts(dir: &Path) -> std::path::PathBuf {
+    let line = |text: &str| format!("2026-01-01T00:00:01Z stdout F {text}\n").into_bytes();
+    super::parts::write_packed(&dir.join("0.log.20260101-000001.gz"), &[line("1"), line("2")].concat());
+    fs::write(dir.join("0.log.20260101-000002"), line("3")).unwrap();
+    fs::write(dir.join("1.log.20260101-000002"), line("another instance")).unwrap();
+    file(dir, &[line("4"), line("5")].concat())
+}
+
+#[tokio::test]
+async fn rotated_parts_are_read_in_order() {
+    for (tail, want) in [
+        (None, "1\n2\n3\n4\n5\n"),
+        (Some(9), "1\n2\n3\n4\n5\n"),
+        (Some(4), "2\n3\n4\n5\n"),
+        (Some(3), "3\n4\n5\n"),
+        (Some(2), "4\n5\n"),
+        (Some(0), ""),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = parts(dir.path());
+        let ended = Flag(Arc::new(AtomicBool::new(true)));
+        let options = LogOptions { tail, ..LogOptions::default() };
+        let stream = open(&path, options, ended, &Tasks::new()).await.unwrap();
+        let chunks: Vec<_> = stream.collect().await;
+        let text: Vec<u8> = chunks.into_iter().flat_map(|chunk| chunk.unwrap().to_vec()).collect();
+        assert_eq!(String::from_utf8(text).unwrap(), want, "{tail:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_is_two_rotations_behind_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = |number: usize| format!("2026-01-01T00:00:01Z stdout F {number}\n").into_bytes();
+    let path = file(dir.path(), &line(0));
+    let ended = Arc::new(AtomicBool::new(false));
+    let options = LogOptions { follow: true, ..LogOptions::default() };
+    let mut stream = open(&path, options, Flag(Arc::clone(&ended)), &Tasks::new()).await.unwrap();
+    let mut seen = stream.next().await.unwrap().unwrap().to_vec();
+    // All in one go: the reader is not asked in between.
+    for number in 1..4 {
+        fs::rename(&path, dir.path().join(format!("0.log.20260101-00000{number}"))).unwrap();
+        file(dir.path(), &line(number));
+    }
+    ended.store(true, Ordering::SeqCst);
+    while let Ok(Some(chunk)) = tokio::time::timeout(Duration::from_secs(10), stream.next()).await {
+        seen.extend(chunk.unwrap());
+    }
+    assert_eq!(String::from_utf8(seen).unwrap(), "0\n1\n2\n3\n");
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::{Api, Resource};
 use longshore_util::clock::SharedClock;
@@ -67,6 +67,18 @@ impl Kind for RuntimeClass {
 
     fn api(client: kube::Client, _namespace: &str) -> Api<Self> {
         Api::all(client)
+    }
+
+    fn is_immutable(&self) -> bool {
+        false
+    }
+}
+
+impl Kind for ServiceAccount {
+    const NAME: &'static str = "serviceaccount";
+
+    fn api(client: kube::Client, namespace: &str) -> Api<Self> {
+        Api::namespaced(client, namespace)
     }
 
     fn is_immutable(&self) -> bool {

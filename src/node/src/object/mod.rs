@@ -14,7 +14,7 @@ mod tests;
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use longshore_util::Tasks;
 use longshore_util::clock::SharedClock;
@@ -39,6 +39,7 @@ pub struct Objects {
     config_maps: Cache<ConfigMap>,
     secrets: Cache<Secret>,
     runtime_classes: Cache<RuntimeClass>,
+    accounts: Cache<ServiceAccount>,
     services: Services,
     tokens: Tokens,
 }
@@ -50,6 +51,7 @@ impl Objects {
             config_maps: Cache::new(client.clone(), clock.clone()),
             secrets: Cache::new(client.clone(), clock.clone()),
             runtime_classes: Cache::new(client.clone(), clock.clone()),
+            accounts: Cache::new(client.clone(), clock.clone()),
             services: Services::start(client.clone(), tasks),
             tokens: Tokens::new(client, clock),
         }
@@ -70,6 +72,11 @@ impl Objects {
         self.runtime_classes.get("", name, age).await
     }
 
+    /// Reads a service account, from memory when what is there is younger than `age`.
+    pub async fn service_account(&self, namespace: &str, name: &str, age: Duration) -> Lookup<ServiceAccount> {
+        self.accounts.get(namespace, name, age).await
+    }
+
     /// The services of the cluster.
     pub fn services(&self) -> &Services {
         &self.services
@@ -85,6 +92,7 @@ impl Objects {
         self.config_maps.tidy();
         self.secrets.tidy();
         self.runtime_classes.tidy();
+        self.accounts.tidy();
         self.tokens.tidy();
     }
 }

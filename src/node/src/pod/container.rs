@@ -253,11 +253,23 @@ impl Worker {
         }
         let key = &self.desired.key;
         let link = legacy_link(&self.cx.options.legacy_logs, &key.name, &key.namespace, name, id);
-        match std::os::unix::fs::symlink(&instance.log_path, &link) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => tracing::debug!(link = %link.display(), %error, "legacy log link cannot be made"),
+        if let Err(error) = point(&link, Path::new(&instance.log_path)) {
+            tracing::debug!(link = %link.display(), %error, "legacy log link cannot be made");
         }
+    }
+}
+
+/// Makes a link, also in place of a stale one.
+fn point(link: &Path, log: &Path) -> std::io::Result<()> {
+    match std::os::unix::fs::symlink(log, link) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            if std::fs::read_link(link)? == log {
+                return Ok(());
+            }
+            std::fs::remove_file(link)?;
+            std::os::unix::fs::symlink(log, link)
+        }
+        other => other,
     }
 }
 
@@ -271,6 +283,20 @@ pub(super) fn legacy_link(folder: &Path, pod: &str, namespace: &str, container: 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stale_link_gives_way_and_what_is_no_link_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, log) = (folder.path().join("l"), folder.path().join("0.log"));
+        std::os::unix::fs::symlink("/gone", &link).unwrap();
+        point(&link, &log).unwrap();
+        point(&link, &log).unwrap();
+        assert_eq!(std::fs::read_link(&link).unwrap(), log);
+        let file = folder.path().join("file");
+        std::fs::write(&file, "somebody's").unwrap();
+        assert!(point(&file, &log).is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "somebody's");
+    }
 
     #[test]
     fn a_long_legacy_name_is_cut() {

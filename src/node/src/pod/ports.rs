@@ -1,5 +1,6 @@
 //! What workers need of other rooms, as small traits, so that they can be driven by fakes and composed in one place.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use k8s_openapi::api::core::v1::PodStatus;
 use longshore_api::security::ImageUser;
 use longshore_cri::v1;
 
+use super::config::VolumeImage;
 use crate::model::{ContainerId, DesiredPod, MirrorUid, PodKey, PodUid};
 
 /// Why a step could not be taken, in Kubernetes' words.
@@ -36,6 +38,8 @@ pub struct PulledImage {
     pub reference: String,
     /// The user that the image names, for `runAsNonRoot`.
     pub user: ImageUser,
+    /// Images of volumes that the container mounts, by the volume's name.
+    pub volumes: BTreeMap<String, VolumeImage>,
 }
 
 /// What a container's configuration is made from.

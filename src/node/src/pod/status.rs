@@ -113,6 +113,7 @@ impl Worker {
             status.start_time = self.facts.start_time.map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
         }
         self.show_restart_of_all(&mut status, now);
+        podstatus::bound_messages(pod, &mut status);
         if self.stage == Stage::Ended { podstatus::finish(pod, status, is_static) } else { status }
     }
 

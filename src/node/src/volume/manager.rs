@@ -109,7 +109,9 @@ impl VolumeManager {
         self.pods.lock().entry(pod.uid.clone()).or_default().pod = Some(pod.clone());
         let used = mounted_names(spec);
         // All at once, but paths of the host in their order: one may lie inside another that is made first.
-        let wanted = spec.volumes.iter().flatten().filter(|volume| used.contains(volume.name.as_str()));
+        // Images are mounted by the runtime.
+        let ours = |volume: &&Volume| used.contains(volume.name.as_str()) && volume.image.is_none();
+        let wanted = spec.volumes.iter().flatten().filter(ours);
         let (paths, others): (Vec<&Volume>, Vec<&Volume>) = wanted.partition(|volume| volume.host_path.is_some());
         let groups = std::iter::once(paths).chain(others.into_iter().map(|volume| vec![volume]));
         let works: FuturesUnordered<_> = groups

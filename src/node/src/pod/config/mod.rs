@@ -4,6 +4,7 @@
 mod annotations;
 mod container;
 mod env;
+mod image_volume;
 mod mounts;
 mod sandbox;
 mod security;
@@ -21,6 +22,7 @@ use longshore_api::resources::{Amounts, CpuPolicy};
 
 pub use container::{ContainerInput, container_config};
 pub use env::{EnvInput, Objects, References, environment, references};
+pub use image_volume::{ImageMount, VolumeImage, image_mounts, image_volumes};
 pub use mounts::{MountInput, SubPathKey, VolumeFact, mounts, sub_path};
 pub use sandbox::{SandboxConfig, sandbox_config};
 pub use security::own_users;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use longshore_api::expand;
 use longshore_cri::v1;
 
-use super::ConfigError;
+use super::{ConfigError, ImageMount};
 
 const HOSTS: &str = "/etc/hosts";
 
@@ -32,6 +32,8 @@ pub struct MountInput<'a> {
     pub volumes: &'a BTreeMap<String, VolumeFact>,
     /// Where each subPath was bound, by position in the container's list.
     pub sub_paths: &'a BTreeMap<SubPathKey, PathBuf>,
+    /// Which mounts are images, by position in the container's list.
+    pub images: &'a BTreeMap<SubPathKey, ImageMount>,
     /// The pod's hosts file; `None` when the pod has no address yet.
     pub hosts: Option<&'a Path>,
     /// The file for the termination message.
@@ -48,6 +50,21 @@ pub fn mounts(input: &MountInput<'_>) -> Result<Vec<v1::Mount>, ConfigError> {
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let target = absolute(&mount.mount_path);
         own_hosts |= target == HOSTS;
+        if let Some(ImageMount { image, sub_path }) = input.images.get(&index) {
+            // Always read-only, whatever the mount says: the image is everybody's.
+            out.push(v1::Mount {
+                container_path: target,
+                readonly: true,
+                image: Some(v1::ImageSpec {
+                    image: image.reference.clone(),
+                    user_specified_image: image.written.clone(),
+                    ..v1::ImageSpec::default()
+                }),
+                image_sub_path: sub_path.clone(),
+                ..v1::Mount::default()
+            });
+            continue;
+        }
         let volume = input.volumes.get(&mount.name).ok_or_else(|| {
             ConfigError::new(format!(
                 "cannot find volume {:?} to mount into container {:?}",

@@ -72,7 +72,11 @@ impl Prepare for Hands {
     async fn image(&self, _pod: &DesiredPod, container: &str) -> Result<PulledImage, Failure> {
         match self.no_image.lock().get(container) {
             Some(failure) => Err(failure.clone()),
-            None => Ok(PulledImage { reference: "sha256:1".into(), user: longshore_api::security::ImageUser::Id(0) }),
+            None => Ok(PulledImage {
+                reference: "sha256:1".into(),
+                user: longshore_api::security::ImageUser::Id(0),
+                volumes: Default::default(),
+            }),
         }
     }
 
