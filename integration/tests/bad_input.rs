@@ -1,8 +1,6 @@
 //! Hostile and broken things, end to end on a real runtime: what is wrong is told where it can be seen, the agent lives
 //! and goes on with everything else, and all is well once the cause is gone.
 
-#![expect(clippy::panic, reason = "a test fails by panicking")]
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;

@@ -92,7 +92,7 @@ impl Worker {
         for instance in self.running() {
             let known = self.probe_request(instance).known;
             // Newest first: an older instance that still runs says nothing of the present one.
-            facts.entry(instance.name.clone()).or_insert(ProbeFact {
+            facts.entry(instance.name.clone()).or_insert_with(|| ProbeFact {
                 started: Some(known.started),
                 ready: Some(known.ready),
                 hook_pending: self.owes_hook(instance),

@@ -116,7 +116,7 @@ fn escape(path: &str) -> String {
     for byte in path.bytes() {
         match byte {
             b'!' | b'$'..=b';' | b'=' | b'?'..=b'Z' | b'[' | b']' | b'_' | b'a'..=b'z' | b'~' => {
-                out.push(char::from(byte))
+                out.push(char::from(byte));
             }
             _ => out.extend(['%', hex(byte >> 4), hex(byte & 15)]),
         }

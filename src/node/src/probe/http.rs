@@ -140,6 +140,8 @@ async fn exchange(url: &Url, headers: &HeaderMap, in_body: &AtomicBool) -> Resul
     if !url.secure {
         return speak(stream, url, headers, in_body).await;
     }
+    // Plain requests are one write; here the request follows the handshake and must not wait for an answer to it.
+    drop(stream.set_nodelay(true));
     match longshore_transport::tls::connect_unverified(stream, &url.host).await {
         Ok(stream) => speak(stream, url, headers, in_body).await,
         Err(error) => Err(tls_fault(&error)),

@@ -220,7 +220,72 @@ fn go_duration(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longshore_cri::RuntimeService as _;
+    use longshore_cri::fake::{ExecReply, FakeOptions, FakeRuntime};
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn question(runtime: &FakeRuntime, id: &str, probe: Value) -> Question {
+        let container = json!({"name": "c", "ports": [{"name": "web", "containerPort": 1}],
+            "env": [{"name": "A", "value": "x"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]});
+        Question {
+            runtime: Arc::new(runtime.clone()),
+            id: id.into(),
+            container: Arc::new(serde_json::from_value(container).unwrap()),
+            probe: Arc::new(serde_json::from_value(probe).unwrap()),
+            address: "127.0.0.1".into(),
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_and_health_are_told_in_the_usual_words() {
+        let runtime = FakeRuntime::new(FakeOptions::default());
+        let ask = async |probe| question(&runtime, "x", probe).ask().await;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(ask(json!({"tcpSocket": {"port": port}})).await, Answer::Success);
+        let refused = "dial tcp 127.0.0.1:1: connect: connection refused";
+        assert_eq!(ask(json!({"tcpSocket": {"port": "web"}})).await, Answer::Failure(refused.into()));
+        assert!(
+            matches!(ask(json!({"tcpSocket": {"port": "db"}})).await, Answer::Unknown(text) if text.contains("db"))
+        );
+        match ask(json!({"grpc": {"port": 1}})).await {
+            Answer::Failure(text) => {
+                assert!(text.starts_with("error: failed to connect service at \"127.0.0.1:1\": "), "{text}")
+            }
+            other => panic!("{other:?}"),
+        }
+        let silent = ask(json!({"grpc": {"port": port}})).await;
+        assert!(matches!(&silent, Answer::Failure(text) if text.starts_with("timeout: ")), "{silent:?}");
+        assert_eq!(ask(json!({})).await, Answer::Unknown("missing probe handler for c".into()));
+    }
+
+    #[tokio::test]
+    async fn a_command_knows_the_values_of_the_manifest_and_its_output_is_told() {
+        let runtime = FakeRuntime::new(FakeOptions::default());
+        runtime.add_image("i");
+        let sandbox = v1::PodSandboxConfig { metadata: Some(v1::PodSandboxMetadata::default()), ..Default::default() };
+        let request = v1::RunPodSandboxRequest { config: Some(sandbox.clone()), ..Default::default() };
+        let pod_sandbox_id = runtime.run_pod_sandbox(request).await.unwrap().pod_sandbox_id;
+        let config = v1::ContainerConfig {
+            metadata: Some(v1::ContainerMetadata::default()),
+            image: Some(v1::ImageSpec { image: "i".into(), ..Default::default() }),
+            ..Default::default()
+        };
+        let request =
+            v1::CreateContainerRequest { pod_sandbox_id, config: Some(config), sandbox_config: Some(sandbox) };
+        let id = runtime.create_container(request).await.unwrap().container_id;
+        runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
+        runtime.on_exec(|request| ExecReply {
+            exit_code: 1,
+            stdout: request.cmd.join(" ").into_bytes(),
+            stderr: b", no".to_vec(),
+        });
+        let answer = question(&runtime, &id, json!({"exec": {"command": ["$(A)", "$(B)", "$$(A)"]}})).ask().await;
+        assert_eq!(answer, Answer::Failure("x $(B) $(A), no".into()));
+    }
 
     #[test]
     fn durations_read_as_in_go() {

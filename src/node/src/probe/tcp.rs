@@ -30,13 +30,8 @@ pub(super) async fn resolve(host: &str, port: u16) -> Result<SocketAddr, DialErr
 /// Connects.
 pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, DialError> {
     let address = resolve(host, port).await?;
-    match TcpStream::connect(address).await {
-        Ok(stream) => {
-            drop(stream.set_nodelay(true));
-            Ok(stream)
-        }
-        Err(error) => Err(DialError(format!("dial tcp {address}: connect: {}", reason(&error)))),
-    }
+    let connected = TcpStream::connect(address).await;
+    connected.map_err(|error| DialError(format!("dial tcp {address}: connect: {}", reason(&error))))
 }
 
 /// The kernel's reason without Rust's additions: `connection refused`.

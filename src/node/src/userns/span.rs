@@ -74,7 +74,11 @@ impl Span {
 
     /// All ids but those of the first slot, which are the host's own.
     pub const fn usual(per_pod: u64) -> Self {
-        Self { first: per_pod, slots: if per_pod == 0 { 0 } else { (ALL - per_pod) / per_pod }, per_pod }
+        let slots = match ALL.saturating_sub(per_pod).checked_div(per_pod) {
+            Some(slots) => slots,
+            None => 0,
+        };
+        Self { first: per_pod, slots, per_pod }
     }
 
     fn new(first: u64, length: u64, per_pod: u64, pods: u64) -> Result<Self, SpanError> {

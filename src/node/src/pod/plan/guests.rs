@@ -9,7 +9,7 @@ pub(super) fn start(input: &Input<'_>, sandbox: &SandboxId, plan: &mut Plan) {
     for member in &input.wanted.ephemeral {
         match input.observed.newest(&member.name) {
             Some(made) if made.state == InstanceState::Created && made.sandbox == *sandbox => {
-                super::adopt(input, made, plan)
+                super::adopt(input, made, plan);
             }
             Some(_) => {}
             None if input.counted.contains_key(&member.name) => {}
