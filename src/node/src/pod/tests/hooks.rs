@@ -204,10 +204,14 @@ async fn force_also_shortens_an_end_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_can_be_deleted_while_its_hook_hangs_its_init_runs_or_it_is_held_back() {
-    for case in ["hook", "init", "back-off"] {
+async fn a_pod_can_be_deleted_in_every_phase() {
+    for case in ["pull", "hook", "init", "back-off"] {
         let bench = Bench::new().await;
         let pod = match case {
+            "pull" => {
+                bench.hands.slow_images.store(true, std::sync::atomic::Ordering::Relaxed);
+                pod("u1")
+            }
             "hook" => {
                 bench.runtime.failpoints().set(On::rpc("ExecSync"), Fault::Hang);
                 hooked(json!({"postStart": exec("post")}))

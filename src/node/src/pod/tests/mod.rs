@@ -49,6 +49,8 @@ struct Hands {
     log: Mutex<Vec<String>>,
     no_volumes: Mutex<Option<Failure>>,
     no_image: Mutex<HashMap<String, Failure>>,
+    /// Images never come.
+    slow_images: std::sync::atomic::AtomicBool,
 }
 
 impl Hands {
@@ -70,6 +72,9 @@ impl Prepare for Hands {
     }
 
     async fn image(&self, _pod: &DesiredPod, container: &str) -> Result<PulledImage, Failure> {
+        if self.slow_images.load(std::sync::atomic::Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
         match self.no_image.lock().get(container) {
             Some(failure) => Err(failure.clone()),
             None => Ok(PulledImage {
