@@ -249,16 +249,17 @@ fn certificate(node: &Node<'_>) -> Result<()> {
     let tls = Some((leaf.certificate_pem.clone(), leaf.key_pem.clone()));
     let registry = Registry::start(env, 5004, &RegistryOptions { tls, login: false })?;
     let address = registry.address();
-    registry::tell(env, address, &format!("server = \"https://{address}\"\n"))?;
+    // Said twice: for an address of the machine's own, older ones would speak plain HTTP.
+    let reach = format!(
+        "server = \"https://{address}\"\n\n[host.\"https://{address}\"]\ncapabilities = [\"pull\", \"resolve\"]\n"
+    );
+    registry::tell(env, address, &reach)?;
     node.pod("certificate", &registry.image("small:1"), &json!({}))?;
     let said = node.refused("certificate")?;
     ensure!(said.contains("x509") || said.contains("certificate"), "{said}");
     let file = env.directory().join("registry-ca.crt");
     std::fs::write(&file, &authority.keyed().certificate_pem)?;
-    let trusted = format!(
-        "server = \"https://{address}\"\n\n[host.\"https://{address}\"]\ncapabilities = [\"pull\", \"resolve\"]\nca = \"{}\"\n",
-        file.display()
-    );
+    let trusted = format!("{reach}ca = \"{}\"\n", file.display());
     registry::tell(env, address, &trusted)?;
     node.ready("certificate", Duration::from_secs(60))?;
     node.delete(&["certificate"])
