@@ -45,20 +45,22 @@ impl<'env> Registry<'env> {
         std::fs::create_dir_all(&folder)?;
         std::fs::write(folder.join("htpasswd"), PASSWORDS)?;
         let address = format!("127.0.0.1:{port}");
-        let mut http = format!("http:\n  addr: {address}\n");
-        if let Some((certificate, key)) = &options.tls {
-            std::fs::write(folder.join("tls.crt"), certificate)?;
-            std::fs::write(folder.join("tls.key"), key)?;
-            let at = |name: &str| folder.join(name).display().to_string();
-            http += &format!("  tls:\n    certificate: {}\n    key: {}\n", at("tls.crt"), at("tls.key"));
-        }
+        let tls = match &options.tls {
+            None => String::new(),
+            Some((certificate, key)) => {
+                std::fs::write(folder.join("tls.crt"), certificate)?;
+                std::fs::write(folder.join("tls.key"), key)?;
+                let at = |name: &str| folder.join(name).display().to_string();
+                format!("  tls:\n    certificate: {}\n    key: {}\n", at("tls.crt"), at("tls.key"))
+            }
+        };
         let auth = match options.login {
             true => format!("auth:\n  htpasswd:\n    realm: test\n    path: {}\n", folder.join("htpasswd").display()),
             false => String::new(),
         };
         let storage = storage(env).display().to_string();
         let text = format!(
-            "version: 0.1\nlog:\n  accesslog:\n    disabled: false\nstorage:\n  filesystem:\n    rootdirectory: {storage}\n{http}{auth}"
+            "version: 0.1\nlog:\n  accesslog:\n    disabled: false\nstorage:\n  filesystem:\n    rootdirectory: {storage}\nhttp:\n  addr: {address}\n{tls}{auth}"
         );
         let config = folder.join("config.yml");
         std::fs::write(&config, text)?;
