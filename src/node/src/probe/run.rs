@@ -253,7 +253,7 @@ mod tests {
         );
         match ask(json!({"grpc": {"port": 1}})).await {
             Answer::Failure(text) => {
-                assert!(text.starts_with("error: failed to connect service at \"127.0.0.1:1\": "), "{text}")
+                assert!(text.starts_with("error: failed to connect service at \"127.0.0.1:1\": "), "{text}");
             }
             other => panic!("{other:?}"),
         }
