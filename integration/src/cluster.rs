@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use crate::env::{Env, NODE_ADDRESS, Process, eventually};
 use crate::tools;
 
+/// For each part to come up; a loaded machine is slow.
+const PATIENCE: Duration = Duration::from_secs(90);
+
 /// How the node is made.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterOptions {
@@ -46,7 +49,7 @@ impl<'env> Cluster<'env> {
             this.start_recorder()?;
         }
         this.start_agent()?;
-        this.wait_ready(Duration::from_secs(30))?;
+        this.wait_ready(PATIENCE)?;
         Ok(this)
     }
 
@@ -102,7 +105,7 @@ impl<'env> Cluster<'env> {
         command.arg("--write-kubeconfig").arg(self.kubeconfig());
         let mut plane = self.env.spawn("plane", &mut command)?;
         let mut failure = None;
-        let ready = eventually("the apiserver answers", Duration::from_secs(20), || {
+        let ready = eventually("the apiserver answers", PATIENCE, || {
             failure = plane.check_alive().err();
             failure.is_some() || (self.kubeconfig().exists() && self.kubectl(&["get", "--raw", "/readyz"]).is_ok())
         });
@@ -126,7 +129,7 @@ impl<'env> Cluster<'env> {
         command.arg("--out").arg(self.calls()).arg("--proto").arg(proto);
         let mut recorder = self.env.spawn("recorder", &mut command)?;
         let socket = self.recorder_socket();
-        let ready = eventually("the recorder listens", Duration::from_secs(20), || {
+        let ready = eventually("the recorder listens", PATIENCE, || {
             self.env.within(|| Path::new(&socket).exists()).unwrap_or(false)
         });
         recorder.check_alive()?;
@@ -236,7 +239,7 @@ impl<'env> Cluster<'env> {
 
     /// Removes all pods through the API and waits for their end.
     pub fn remove_pods(&self) -> Result<()> {
-        self.kubectl(&["delete", "pods", "--all", "--all-namespaces", "--timeout=60s"]).map(drop)
+        self.kubectl(&["delete", "pods", "--all", "--all-namespaces", "--timeout=180s"]).map(drop)
     }
 }
 

@@ -14,5 +14,6 @@ pub mod churn;
 pub mod cluster;
 pub mod env;
 pub mod golden;
+pub mod machine;
 pub mod registry;
 pub mod tools;

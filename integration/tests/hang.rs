@@ -17,11 +17,29 @@ use serde_json::json;
 const OTHERS: usize = 19;
 
 /// How long the others took: until all were Ready, until one exit was reported, until all were gone.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Times {
     start: Duration,
     exit: Duration,
     stop: Duration,
+}
+
+/// Rounds beside the hanging pod at most.
+const ROUNDS: usize = 5;
+
+impl Times {
+    fn best(self, other: Self) -> Self {
+        Self { start: self.start.min(other.start), exit: self.exit.min(other.exit), stop: self.stop.min(other.stop) }
+    }
+
+    /// What took half as long again and half a second more: two runs on a small machine differ by less.
+    fn slower_than(self, alone: Self) -> Vec<String> {
+        let pairs =
+            [("start", alone.start, self.start), ("exit", alone.exit, self.exit), ("stop", alone.stop, self.stop)];
+        let slower =
+            pairs.into_iter().filter(|(_, alone, beside)| *beside > alone.mul_f64(1.5) + Duration::from_millis(500));
+        slower.map(|(what, alone, beside)| format!("{what}: {alone:?} became {beside:?}")).collect()
+    }
 }
 
 fn one_hanging_pod_harms_nobody(version: Version) {
@@ -66,38 +84,35 @@ fn root_one_hanging_pod_harms_nobody_on_debian_12_containerd() {
 
 fn compare(cluster: &Cluster<'_>, failpoints: &Failpoints) -> Result<()> {
     nineteen(cluster, "warm")?;
-    let before = best_of_two(cluster, "before")?;
+    let before = nineteen(cluster, "before-a")?.best(nineteen(cluster, "before-b")?);
     let uid = unbound_pod(cluster, "hanging")?;
     failpoints.set(On::any().pod(&uid), Failure::Hang);
     bind(cluster, "hanging")?;
-    eventually("the hanging pod's first call", Duration::from_secs(10), || {
+    eventually("the hanging pod's first call", Duration::from_secs(60), || {
         failpoints.calls().iter().any(|call| call.pod.as_deref() == Some(uid.as_str()))
     })?;
-    let during = best_of_two(cluster, "during")?;
-    longshore_integration::tools::say(&format!("without the hanging pod {before:?}, with it {during:?}"));
-    for (what, alone, beside) in
-        [("start", before.start, during.start), ("exit", before.exit, during.exit), ("stop", before.stop, during.stop)]
-    {
-        // Half as much again and half a second: two runs on a small machine differ by less.
-        ensure!(beside <= alone.mul_f64(1.5) + Duration::from_millis(500), "{what}: {alone:?} became {beside:?}");
+    // Other work on the machine slows some rounds; a pod that harms others slows all of them.
+    let mut during: Option<Times> = None;
+    for round in 0..ROUNDS {
+        let this = nineteen(cluster, &format!("during-{round}"))?;
+        let best = during.map_or(this, |best| best.best(this));
+        during = Some(best);
+        longshore_integration::tools::say(&format!(
+            "without the hanging pod {before:?}, with it {best:?} (round {round})"
+        ));
+        if best.slower_than(before).is_empty() {
+            break;
+        }
     }
+    let slower = during.map(|during| during.slower_than(before)).unwrap_or_default();
+    ensure!(slower.is_empty(), "{ROUNDS} rounds, the best: {}", slower.join(", "));
     let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
     ensure!(cluster.kubectl(&["get", "node", Cluster::NODE, "-o", ready])? == "True", "the node is not Ready");
     let phase = cluster.kubectl(&["get", "pod", "hanging", "-o", "jsonpath={.status.phase}"])?;
     ensure!(phase == "Pending", "the hanging pod is {phase}");
     failpoints.clear_all();
-    cluster.kubectl(&["wait", "--for=condition=Ready", "pod/hanging", "--timeout=60s"])?;
-    cluster.kubectl(&["delete", "pod", "hanging", "--timeout=30s"]).map(drop)
-}
-
-/// The better of two rounds: other work on a small machine slows one, a pod that harms others slows both.
-fn best_of_two(cluster: &Cluster<'_>, prefix: &str) -> Result<Times> {
-    let (first, second) = (nineteen(cluster, &format!("{prefix}-a"))?, nineteen(cluster, &format!("{prefix}-b"))?);
-    Ok(Times {
-        start: first.start.min(second.start),
-        exit: first.exit.min(second.exit),
-        stop: first.stop.min(second.stop),
-    })
+    cluster.kubectl(&["wait", "--for=condition=Ready", "pod/hanging", "--timeout=180s"])?;
+    cluster.kubectl(&["delete", "pod", "hanging", "--timeout=180s"]).map(drop)
 }
 
 /// Starts nineteen pods, lets one end by itself, deletes all.
@@ -108,15 +123,20 @@ fn nineteen(cluster: &Cluster<'_>, prefix: &str) -> Result<Times> {
     let file = file.display().to_string();
     let begin = Instant::now();
     cluster.kubectl(&["create", "--validate=false", "-f", &file])?;
-    cluster.kubectl(&["wait", "--for=condition=Ready", "pod", "-l", &format!("batch={prefix}"), "--timeout=120s"])?;
+    cluster.kubectl(&["wait", "--for=condition=Ready", "pod", "-l", &format!("batch={prefix}"), "--timeout=180s"])?;
     let start = begin.elapsed();
     let begin = Instant::now();
     let first = format!("{prefix}-0");
     cluster.kubectl(&["exec", &first, "--", "touch", "/tmp/end"])?;
-    cluster.kubectl(&["wait", "--for=jsonpath={.status.phase}=Succeeded", &format!("pod/{first}"), "--timeout=60s"])?;
+    cluster.kubectl(&[
+        "wait",
+        "--for=jsonpath={.status.phase}=Succeeded",
+        &format!("pod/{first}"),
+        "--timeout=180s",
+    ])?;
     let exit = begin.elapsed();
     let begin = Instant::now();
-    cluster.kubectl(&["delete", "-f", &file, "--timeout=120s"])?;
+    cluster.kubectl(&["delete", "-f", &file, "--timeout=180s"])?;
     Ok(Times { start, exit, stop: begin.elapsed() })
 }
 

@@ -13,6 +13,9 @@ use anyhow::{Context as _, Result, ensure};
 use longshore_integration::cluster::{Cluster, ClusterOptions};
 use longshore_integration::env::{Env, Version, eventually, newest};
 
+/// For each thing that should happen soon; a loaded machine is slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 const PODS: &str = r#"
 apiVersion: v1
 kind: ConfigMap
@@ -104,7 +107,7 @@ fn apply(cluster: &Cluster<'_>) -> Result<()> {
 }
 
 fn wait(cluster: &Cluster<'_>) -> Result<()> {
-    let out = cluster.kubectl(&["wait", "--for=condition=Ready", "pod/talker", "pod/listener", "--timeout=60s"])?;
+    let out = cluster.kubectl(&["wait", "--for=condition=Ready", "pod/talker", "pod/listener", "--timeout=120s"])?;
     ensure!(out.contains("pod/talker condition met"), "{out}");
     Ok(())
 }
@@ -127,14 +130,14 @@ fn get_watch(cluster: &Cluster<'_>) -> Result<()> {
     let env = cluster.env();
     let watcher = env.spawn("kubectl-watch", &mut cluster.kubectl_command(&["get", "pods", "-w", "--no-headers"])?)?;
     let seen = |text: &str| std::fs::read_to_string(watcher.log()).unwrap_or_default().contains(text);
-    eventually("the watch lists", Duration::from_secs(10), || seen("talker"))?;
+    eventually("the watch lists", PATIENCE, || seen("talker"))?;
     cluster.kubectl(&["run", "passer-by", "--image=localhost/busybox:1", "--restart=Never", "--", "true"])?;
-    eventually("the watch shows a new pod to its end", Duration::from_secs(20), || {
+    eventually("the watch shows a new pod to its end", PATIENCE, || {
         let text = std::fs::read_to_string(watcher.log()).unwrap_or_default();
         text.lines().any(|line| line.starts_with("passer-by") && line.contains("Pending"))
             && text.lines().any(|line| line.starts_with("passer-by") && line.contains("Completed"))
     })?;
-    cluster.kubectl(&["delete", "pod", "passer-by", "--timeout=20s"]).map(drop)
+    cluster.kubectl(&["delete", "pod", "passer-by", "--timeout=120s"]).map(drop)
 }
 
 fn describe(cluster: &Cluster<'_>) -> Result<()> {
@@ -159,9 +162,9 @@ fn logs_follow(cluster: &Cluster<'_>) -> Result<()> {
     let follower =
         cluster.env().spawn("kubectl-logs", &mut cluster.kubectl_command(&["logs", "-f", "talker", "-c", "main"])?)?;
     let lines = || std::fs::read_to_string(follower.log()).unwrap_or_default().lines().count();
-    eventually("the first lines", Duration::from_secs(10), || lines() > 2)?;
+    eventually("the first lines", PATIENCE, || lines() > 2)?;
     let before = lines();
-    eventually("lines written later", Duration::from_secs(10), || lines() > before + 5)?;
+    eventually("lines written later", PATIENCE, || lines() > before + 5)?;
     let text = std::fs::read_to_string(follower.log())?;
     for (index, line) in text.lines().enumerate() {
         ensure!(line == format!("line {index}"), "line {index} is {line:?}");
@@ -200,7 +203,7 @@ fn exec_terminal(cluster: &Cluster<'_>) -> Result<()> {
 }
 
 fn attach(cluster: &Cluster<'_>) -> Result<()> {
-    let text = shell(cluster, "(echo one; sleep 1; echo two; sleep 1) | timeout 10 KUBECTL attach -i listener -c c")?;
+    let text = shell(cluster, "(echo one; sleep 1; echo two; sleep 1) | timeout 60 KUBECTL attach -i listener -c c")?;
     ensure!(text.contains("got one") && text.contains("got two"), "{text:?}");
     let logs = cluster.kubectl(&["logs", "listener"])?;
     ensure!(logs.contains("got one") && logs.contains("got two"), "the log has {logs:?}");
@@ -223,7 +226,7 @@ fn port_forward(cluster: &Cluster<'_>) -> Result<()> {
         .env()
         .spawn("kubectl-forward", &mut cluster.kubectl_command(&["port-forward", "pod/talker", "18080:8080"])?)?;
     let log = forwarder.log().to_path_buf();
-    eventually("port-forward listens", Duration::from_secs(10), || {
+    eventually("port-forward listens", PATIENCE, || {
         std::fs::read_to_string(&log).unwrap_or_default().contains("Forwarding from")
     })?;
     for round in 0..5 {
@@ -235,7 +238,7 @@ fn port_forward(cluster: &Cluster<'_>) -> Result<()> {
 
 fn delete(cluster: &Cluster<'_>) -> Result<()> {
     let file = cluster.env().directory().join("pods.yaml").display().to_string();
-    let out = cluster.kubectl(&["delete", "-f", &file, "--timeout=30s"])?;
+    let out = cluster.kubectl(&["delete", "-f", &file, "--timeout=120s"])?;
     ensure!(out.contains("pod \"talker\" deleted"), "{out}");
     let left = cluster.kubectl(&["get", "pods", "-o", "name"])?;
     ensure!(left.is_empty(), "{left}");
@@ -250,7 +253,7 @@ fn delete(cluster: &Cluster<'_>) -> Result<()> {
 /// Asks for `/` and returns the whole answer.
 fn ask(address: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

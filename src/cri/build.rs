@@ -22,11 +22,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .generate_default_stubs(true)
         .compile_fds(descriptors)?;
 
-    let health = proto.join("health-v1.proto");
-    println!("cargo::rerun-if-changed={}", health.display());
-    tonic_prost_build::configure().compile_fds(protox::compile([&health], [&proto])?)?;
-    let content = proto.join("containerd-content-v1.proto");
-    println!("cargo::rerun-if-changed={}", content.display());
-    tonic_prost_build::configure().build_server(false).compile_fds(protox::compile([&content], [&proto])?)?;
+    for (name, server) in
+        [("health-v1.proto", true), ("containerd-tasks.proto", true), ("containerd-content-v1.proto", false)]
+    {
+        let file = proto.join(name);
+        println!("cargo::rerun-if-changed={}", file.display());
+        tonic_prost_build::configure().build_server(server).compile_fds(protox::compile([&file], [&proto])?)?;
+    }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Removal of a run: the processes that stand in its namespaces or hang below them, its cgroups, its directory.
-//! Works from what is on the machine alone, so that a run killed in the middle can be removed by the next one.
+//! Works from what is on the machine alone, so that a run killed in the middle can be removed by the next one: a namespace
+//! of the run is known by its mount table, which names the run's directory as nobody else's does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -34,7 +35,7 @@ pub(super) fn remove_dead_runs(base: &Path) {
 pub(super) fn remove_run(directory: &Path, id: &str, keep: bool) {
     let mut cgroups = BTreeSet::new();
     for _ in 0..10 {
-        let pids = processes(id);
+        let pids = processes(directory, id);
         if pids.is_empty() {
             break;
         }
@@ -50,34 +51,45 @@ pub(super) fn remove_run(directory: &Path, id: &str, keep: bool) {
     }
 }
 
-/// All processes with the run's id in their command line (containerd, shims, agents) or their cgroup, and all below.
-fn processes(id: &str) -> BTreeSet<i32> {
+/// A process as far as it matters here.
+struct Seen {
+    parent: i32,
+    mount: Option<PathBuf>,
+    net: Option<PathBuf>,
+    /// Its cgroup is below the run's, or its command line names the run's sockets.
+    marked: bool,
+}
+
+/// All processes of the run: in its namespaces, in its cgroups, with its sockets in the command line, and all below.
+fn processes(directory: &Path, id: &str) -> BTreeSet<i32> {
     let mine = i32::try_from(std::process::id()).unwrap_or(0);
-    let mut parents = BTreeMap::new();
+    let seen = look(id);
+    let outside = Seen { parent: 0, mount: namespace("self", "mnt"), net: namespace("self", "net"), marked: false };
+    // One table per namespace is enough: they are long, and processes many.
+    let mut tables: BTreeMap<PathBuf, bool> = BTreeMap::new();
+    let mut nets = BTreeSet::new();
     let mut found = BTreeSet::new();
-    let mark = format!("longshore-{id}");
-    let socket = format!("/run/{id}/");
-    let Ok(entries) = std::fs::read_dir("/proc") else { return found };
-    for pid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        let mut after = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        if after.next() == Some("Z") {
-            continue;
-        }
-        if let Some(parent) = after.next().and_then(|text| text.parse::<i32>().ok()) {
-            parents.insert(pid, parent);
-        }
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line);
-        let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        if pid != mine && (line.contains(&socket) || cgroup.contains(&mark)) {
-            found.insert(pid);
+    for (pid, process) in &seen {
+        let Some(mount) = process.mount.clone().filter(|mount| Some(mount) != outside.mount.as_ref()) else { continue };
+        if *tables.entry(mount).or_insert_with(|| names_directory(*pid, directory)) {
+            found.insert(*pid);
+            nets.extend(process.net.clone());
         }
     }
+    if let Some(net) = &outside.net {
+        nets.remove(net);
+    }
+    // A container has a mount namespace of its own; with the host's network it still stands in the run's.
+    found.extend(
+        seen.iter()
+            .filter(|(_, process)| process.marked || process.net.as_ref().is_some_and(|net| nets.contains(net)))
+            .map(|(pid, _)| *pid),
+    );
+    found.remove(&mine);
     loop {
-        let more: Vec<i32> = parents
+        let more: Vec<i32> = seen
             .iter()
-            .filter(|(pid, parent)| found.contains(parent) && !found.contains(pid) && **pid != mine)
+            .filter(|(pid, process)| found.contains(&process.parent) && !found.contains(pid) && **pid != mine)
             .map(|(pid, _)| *pid)
             .collect();
         if more.is_empty() {
@@ -85,6 +97,38 @@ fn processes(id: &str) -> BTreeSet<i32> {
         }
         found.extend(more);
     }
+}
+
+fn look(id: &str) -> BTreeMap<i32, Seen> {
+    let mark = format!("longshore-{id}");
+    let socket = format!("/run/{id}/");
+    let mut seen = BTreeMap::new();
+    let Ok(entries) = std::fs::read_dir("/proc") else { return seen };
+    for pid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let mut after = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        if after.next() == Some("Z") {
+            continue;
+        }
+        let Some(parent) = after.next().and_then(|text| text.parse::<i32>().ok()) else { continue };
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let marked = line.contains(&socket) || cgroup.contains(&mark);
+        let name = pid.to_string();
+        seen.insert(pid, Seen { parent, mount: namespace(&name, "mnt"), net: namespace(&name, "net"), marked });
+    }
+    seen
+}
+
+fn namespace(pid: &str, kind: &str) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok()
+}
+
+/// Says whether the run's directory is mounted in the mount namespace of a process.
+fn names_directory(pid: i32, directory: &Path) -> bool {
+    let table = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+    table.lines().any(|line| line.split(' ').nth(4).is_some_and(|place| Path::new(place) == directory))
 }
 
 /// Cgroups that a container of the run was given outside of the run's root (a sandbox made without a parent).

@@ -151,7 +151,7 @@ impl Containerd {
             Ok(output.status.success() && Path::new(&config).exists())
         };
         let mut failure = None;
-        let ready = eventually("containerd answers", Duration::from_secs(30), || {
+        let ready = eventually("containerd answers", Duration::from_secs(90), || {
             failure = this.process.check_alive().err();
             failure.is_some() || probe().unwrap_or(false)
         });

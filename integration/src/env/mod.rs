@@ -191,15 +191,25 @@ impl Env {
 
     /// A `ctr` command on this runtime, namespace k8s.io.
     pub fn ctr(&self, arguments: &[&str]) -> Result<Command> {
+        self.ctr_on(&self.socket(), arguments)
+    }
+
+    fn ctr_on(&self, socket: &str, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(containerd::binaries(self.version)?.join("ctr"));
-        command.args(["--address", &self.socket(), "-n", "k8s.io"]).args(arguments);
+        command.args(["--address", socket, "-n", "k8s.io"]).args(arguments);
         Ok(command)
     }
 
     fn import_images(&self) -> Result<()> {
+        self.import_images_into(&self.socket())
+    }
+
+    /// Imports the images of a run into the containerd on another socket of the environment.
+    pub fn import_images_into(&self, socket: &str) -> Result<()> {
         for (archive, name) in images::archives(&self.directory)? {
-            self.run(&mut self.ctr(&["images", "import", "--local", &archive.display().to_string()])?)
-                .or_else(|_| self.run(&mut self.ctr(&["images", "import", &archive.display().to_string()])?))
+            let file = archive.display().to_string();
+            self.run(&mut self.ctr_on(socket, &["images", "import", "--local", &file])?)
+                .or_else(|_| self.run(&mut self.ctr_on(socket, &["images", "import", &file])?))
                 .with_context(|| format!("import {name}"))?;
             drop(std::fs::remove_file(archive));
         }

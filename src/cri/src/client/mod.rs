@@ -5,6 +5,7 @@
 mod check;
 mod deadline;
 mod dial;
+mod leftover;
 mod metrics;
 
 use std::error::Error as _;
@@ -203,6 +204,21 @@ fn failure(rpc: &'static str, status: &Status) -> CriError {
     CriError::new(rpc, ErrorKind::Unavailable, format!("error reading from server: {deepest}"))
 }
 
+/// A call as it is, or with what some runtime leaves undone in it.
+macro_rules! carry {
+    ($client:ident, $request:ident, remove_container, $($rest:tt)*) => {
+        $client.remove_container_wholly($request).await
+    };
+    ($client:ident, $request:ident, remove_pod_sandbox, $($rest:tt)*) => {
+        $client.remove_pod_sandbox_wholly($request).await
+    };
+    ($client:ident, $request:ident, $method:ident, $rpc:literal, $operation:literal, $deadline:ident) => {{
+        let limit = deadline::$deadline(&$request, $client.options.request_timeout);
+        let mut client = $client.runtime();
+        $client.call($rpc, $operation, limit, $request, |request| client.$method(request)).await
+    }};
+}
+
 macro_rules! runtime_client {
     (
         unary { $($method:ident($request:ident) -> $response:ident, $rpc:literal, $operation:literal, $deadline:ident;)* }
@@ -211,9 +227,7 @@ macro_rules! runtime_client {
         #[async_trait]
         impl RuntimeService for CriClient {
             $(async fn $method(&self, request: v1::$request) -> Result<v1::$response, CriError> {
-                let limit = deadline::$deadline(&request, self.options.request_timeout);
-                let mut client = self.runtime();
-                self.call($rpc, $operation, limit, request, |request| client.$method(request)).await
+                carry!(self, request, $method, $rpc, $operation, $deadline)
             })*
 
             $(async fn $s_method(&self, request: v1::$s_request) -> Result<Streaming<v1::$s_response>, CriError> {

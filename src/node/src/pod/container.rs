@@ -28,6 +28,7 @@ impl Worker {
         after_exit: Option<Timestamp>,
         slot: &mut Option<Slot>,
     ) -> bool {
+        let adopted = adopt.is_some();
         let id = match adopt {
             Some(id) => id,
             None => match self.create(name, attempt, after_exit, slot).await {
@@ -49,6 +50,10 @@ impl Worker {
             // It may run in spite of the answer.
             let runs =
                 seen && self.observed.newest(name).is_some_and(|c| c.id == id && c.state == InstanceState::Running);
+            if !runs && adopted && !self.observed.containers.iter().any(|c| c.id == id) {
+                // An earlier agent's start, cut off by its end, stood in the way; it was undone, the next pass starts anew.
+                return false;
+            }
             if !runs {
                 self.events().warning(&self.container_target(name), "Failed", format!("Error: {}", error.message));
                 self.container_failed(name, &Failure::new("RunContainerError", error.message));
@@ -142,6 +147,7 @@ impl Worker {
             Ok(answer) => ContainerId::from(answer.container_id),
             Err(error) => self.create_uncertain(name, attempt, &error).await?,
         };
+        self.made.insert(name.to_owned(), id.clone());
         self.events().normal(&self.container_target(name), "Created", "Container created");
         Some(id)
     }
@@ -204,6 +210,15 @@ impl Worker {
             None => self.observed.newest_sandbox().map(|s| s.id.to_string()).unwrap_or_default(),
         };
         match read::container(&*self.cx.options.runtime, id, &sandbox).await {
+            Ok(Some(instance)) if self.was_cut_off(&instance) => {
+                if !self.undo(&instance).await {
+                    self.took_instance(instance);
+                    return true;
+                }
+                self.fresh = false;
+                self.inbox.nudge();
+                false
+            }
             Ok(Some(instance)) => {
                 self.took_instance(instance);
                 true

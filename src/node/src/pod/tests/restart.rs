@@ -60,6 +60,58 @@ async fn a_start_that_was_cut_off_is_undone_and_made_anew_under_its_number() {
     assert_eq!(bench.runtime.containers().len(), 1);
 }
 
+/// The first agent dies after it made the container, the second one in the middle of its start.
+#[tokio::test(start_paused = true)]
+async fn a_start_that_a_second_agents_end_cut_off_is_undone_too() {
+    let hang = longshore_cri::fake::Failure::Hang;
+    let bench = Bench::new().await;
+    let starts = bench.runtime.failpoints().set(longshore_cri::fake::On::rpc("StartContainer"), hang);
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+    let pod = pod_with("u1", spec);
+    bench.set(&pod);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let id = bench.runtime.container_id("u1", "c").unwrap();
+    let bench = bench.killed().await;
+    bench.set(&pod);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(bench.runtime.failpoints().count("CreateContainer"), 1);
+    let bench = bench.killed().await;
+    bench.runtime.failpoints().clear(starts);
+    bench.runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
+    assert!(bench.runtime.exit(&id, 128));
+    bench.set(&pod);
+    let status = bench.until_ready("u1").await;
+    assert_eq!(status.container_statuses.as_ref().unwrap()[0].restart_count, 0);
+    assert_eq!(bench.runtime.containers().len(), 1);
+}
+
+/// The runtime takes its time to break off the start: the next agent finds the container created and may not start it.
+#[tokio::test(start_paused = true)]
+async fn a_start_that_is_still_being_cut_off_is_undone_when_it_has_ended() {
+    use longshore_cri::fake::{Failure, On};
+    let bench = Bench::new().await;
+    bench.runtime.failpoints().set(On::rpc("StartContainer").once(), Failure::Hang);
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+    let pod = pod_with("u1", spec);
+    bench.set(&pod);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let id = bench.runtime.container_id("u1", "c").unwrap();
+    let bench = bench.killed().await;
+    let refusal = Failure::Error(
+        longshore_cri::ErrorKind::Other(longshore_cri::Code::Unknown),
+        "container is already in starting state".to_owned(),
+    );
+    let refused = bench.runtime.failpoints().set(On::rpc("StartContainer"), refusal);
+    bench.set(&pod);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    bench.runtime.failpoints().clear(refused);
+    bench.runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
+    assert!(bench.runtime.exit(&id, 128));
+    let status = bench.until_ready("u1").await;
+    assert_eq!(status.container_statuses.as_ref().unwrap()[0].restart_count, 0);
+    assert_eq!(bench.runtime.containers().len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_exit_while_no_agent_ran_is_reported_as_it_was() {
     let bench = Bench::new().await;

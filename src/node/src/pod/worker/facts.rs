@@ -44,26 +44,40 @@ impl Worker {
     pub(super) async fn undo_cut_off(&mut self, observed: &mut Observed) {
         let cut_off: Vec<Instance> = observed.containers.iter().filter(|c| self.was_cut_off(c)).cloned().collect();
         for instance in cut_off {
-            self.cx.options.cgroups.clear(&self.desired, &instance.id).await;
-            let request = v1::RemoveContainerRequest { container_id: instance.id.to_string() };
-            match self.cx.options.runtime.remove_container(request).await {
-                Ok(_) => {
-                    tracing::info!(pod = %self.desired.key, container = %instance.name, id = %instance.id, "undid a start that was cut off");
-                    observed.containers.retain(|c| c.id != instance.id);
-                }
-                Err(error) => {
-                    tracing::warn!(pod = %self.desired.key, container = %instance.name, %error, "a start that was cut off cannot be undone");
-                }
+            if self.undo(&instance).await {
+                observed.containers.retain(|c| c.id != instance.id);
             }
         }
     }
 
-    /// An intent without facts, and an end that is the runtime's own doing.
-    fn was_cut_off(&self, instance: &Instance) -> bool {
+    /// Removes a container whose start was cut off; returns whether it is gone.
+    pub(in crate::pod) async fn undo(&mut self, instance: &Instance) -> bool {
+        self.cx.options.cgroups.clear(&self.desired, &instance.id).await;
+        let request = v1::RemoveContainerRequest { container_id: instance.id.to_string() };
+        if let Err(error) = self.cx.options.runtime.remove_container(request).await {
+            tracing::warn!(pod = %self.desired.key, container = %instance.name, %error, "a start that was cut off cannot be undone");
+            return false;
+        }
+        tracing::info!(pod = %self.desired.key, container = %instance.name, id = %instance.id, "undid a start that was cut off");
+        self.observed.containers.retain(|c| c.id != instance.id);
+        if let Some(facts) = self.facts.containers.get_mut(&instance.name) {
+            facts.instances.retain(|known| known.id != instance.id);
+            self.unsaved = true;
+        }
+        true
+    }
+
+    /// Made by an earlier agent, never seen to run, and an end that is the runtime's own doing. The runtime may take
+    /// seconds to come to that end: until then it shows the container as created, and refuses to start it.
+    pub(in crate::pod) fn was_cut_off(&self, instance: &Instance) -> bool {
         let Some(facts) = self.facts.containers.get(&instance.name) else { return false };
-        instance.state == InstanceState::Exited
-            && facts.intent == Some(instance.attempt)
-            && facts.instance(&instance.id).is_none()
+        let unseen = match facts.instance(&instance.id) {
+            Some(known) => known.exit.is_none() && known.started_at == 0,
+            None => facts.intent == Some(instance.attempt),
+        };
+        unseen
+            && self.made.get(&instance.name) != Some(&instance.id)
+            && instance.state == InstanceState::Exited
             && instance.reason == CUT_OFF_REASON
             && instance.exit_code == CUT_OFF_CODE
     }

@@ -36,7 +36,7 @@ use super::wanted;
 use crate::admit::Grounds;
 use crate::event::{EventRecorder, EventTarget};
 use crate::journal::{EndFacts, Journal, PodFacts, Verdict};
-use crate::model::DesiredPod;
+use crate::model::{ContainerId, DesiredPod};
 use crate::probe::Probes;
 use crate::telemetry::PodMetrics;
 
@@ -180,8 +180,6 @@ pub(super) struct Worker {
     pub(super) observed: Observed,
     /// Whether `observed` holds all that is known; a wake-up or an interrupted pass makes it stale.
     pub(super) fresh: bool,
-    /// Whether this agent has looked at the pod before.
-    pub(super) looked: bool,
     /// Whether cgroup and volumes stand.
     pub(super) prepared: bool,
     /// Containers whose last try failed, and when to try again.
@@ -200,6 +198,8 @@ pub(super) struct Worker {
     pub(super) published: Option<(Arc<PodStatus>, bool)>,
     /// Held by a create or start in flight, which goes on when its pass is interrupted.
     pub(super) calls: Arc<tokio::sync::Mutex<()>>,
+    /// The container last made by this agent, by name: what becomes of its start is its own doing.
+    pub(super) made: BTreeMap<String, ContainerId>,
 }
 
 /// Seconds that a pod gets whose API object was deleted by force.
@@ -234,7 +234,6 @@ impl Worker {
             room: false,
             observed: found.observed,
             fresh: false,
-            looked: false,
             prepared: false,
             holds: BTreeMap::new(),
             retries: BTreeMap::new(),
@@ -247,6 +246,7 @@ impl Worker {
             wake_at: None,
             published: None,
             calls: Arc::default(),
+            made: BTreeMap::new(),
         }
     }
 

@@ -58,9 +58,7 @@ impl Worker {
     pub(in crate::pod) async fn look(&mut self) -> bool {
         match read::pod(&*self.cx.options.runtime, &self.desired.uid, &self.observed).await {
             Ok(mut observed) => {
-                if !std::mem::replace(&mut self.looked, true) {
-                    self.undo_cut_off(&mut observed).await;
-                }
+                self.undo_cut_off(&mut observed).await;
                 self.took(observed);
                 self.fresh = true;
                 self.succeeded("look");
