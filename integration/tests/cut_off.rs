@@ -1,6 +1,6 @@
 //! A caller that goes away in the middle of `StartContainer`, at whatever moment, leaves a container that can be removed.
-//! containerd 2.1 needs help for that when the moment is just after its shim has made the task (`src/cri`, leftover.rs):
-//! seen on a busy machine in one of about eighty starts given up.
+//! containerd needs help for that when the moment is just after its shim has made the task (`src/cri`, leftover.rs): seen on
+//! a busy machine in 9 of 480 starts given up on 2.1.9, in 21 of 240 on 1.6.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
