@@ -14,17 +14,17 @@ help:
 	@echo "make bench     measure our agent against bare CRI calls; table in docs/performance.md's form"
 	@echo "make install   put the program and its systemd unit into /usr/local and /etc"
 
-# A release-like build without the long link: small and quick, and built once.
+# Built once, quick when nothing changed.
 build:
 	@command -v cc >/dev/null || { echo "installing a C compiler"; apt-get update -q && apt-get install -y -q gcc libc6-dev; }
 	@echo "building longshore (a few minutes the first time)"
-	@$(CARGO) build --profile quick -p longshore
+	@$(CARGO) build --release -p longshore
 
 up: build
-	@$(PROFILE_DIR)/quick/longshore up --install --demo
+	@$(PROFILE_DIR)/release/longshore up --install --demo
 
 down:
-	@$(PROFILE_DIR)/quick/longshore down
+	@$(PROFILE_DIR)/release/longshore down
 
 test:
 	@.ci/run
@@ -34,12 +34,12 @@ test-all:
 
 bench: build
 	@.ci/install
-	@$(CARGO) build --profile quick -p longshore-integration --bins
-	@LONGSHORE_BIN=$(PROFILE_DIR)/quick/longshore $(PROFILE_DIR)/quick/testenv --containerd newest --node -- \
+	@$(CARGO) build --release -p longshore-integration --bins
+	@LONGSHORE_BIN=$(PROFILE_DIR)/release/longshore $(PROFILE_DIR)/release/testenv --containerd newest --node -- \
 	  sh -c 'exec "$$0" --kubeconfig "$$KUBECONFIG" --node "$$NODE" --runtime-endpoint "$$CONTAINER_RUNTIME_ENDPOINT" \
 	  --pid "$$AGENT_PID" --cgroup-parent "$$CGROUP_ROOT/bare" --json "$$BENCH_JSON" $(BENCH_FLAGS)' \
-	  $(abspath $(PROFILE_DIR))/quick/longshore-bench
+	  $(abspath $(PROFILE_DIR))/release/longshore-bench
 
 install: build
-	install -D -m 0755 $(PROFILE_DIR)/quick/longshore /usr/local/bin/longshore
+	install -D -m 0755 $(PROFILE_DIR)/release/longshore /usr/local/bin/longshore
 	install -D -m 0644 systemd/longshore.service /etc/systemd/system/longshore.service

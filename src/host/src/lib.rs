@@ -5,4 +5,5 @@ pub mod notify;
 pub mod oci;
 pub mod path;
 pub mod process;
+pub mod sys;
 pub mod tune;

@@ -7,8 +7,7 @@ use longshore_cri::v1;
 use longshore_cri::{CriClient, ImageService as _, RuntimeService as _};
 use tokio::time::Instant;
 
-/// A container that ends at once on TERM.
-pub(crate) const COMMAND: [&str; 3] = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"];
+use crate::same::{self, Files};
 
 /// The runtime, used directly.
 #[derive(Debug)]
@@ -21,6 +20,7 @@ pub(crate) struct Bare {
 /// A pod made by bare calls.
 #[derive(Debug, Clone)]
 pub(crate) struct BarePod {
+    name: String,
     sandbox: String,
     container: String,
 }
@@ -43,31 +43,9 @@ impl Bare {
 
     /// Makes a pod: sandbox, container, start; returns how long the three calls took.
     pub(crate) async fn start(&self, name: &str) -> anyhow::Result<(BarePod, Duration)> {
-        let logs = std::env::temp_dir().join("longshore-bench-logs").join(name);
-        std::fs::create_dir_all(logs.join("c")).with_context(|| format!("create {}", logs.display()))?;
-        let sandbox_config = v1::PodSandboxConfig {
-            metadata: Some(v1::PodSandboxMetadata {
-                name: name.to_owned(),
-                uid: format!("bench-{name}"),
-                namespace: "bare".to_owned(),
-                attempt: 0,
-            }),
-            hostname: name.to_owned(),
-            log_directory: logs.display().to_string(),
-            linux: Some(v1::LinuxPodSandboxConfig {
-                cgroup_parent: format!("{}/{name}", self.cgroup_parent),
-                ..Default::default()
-            }),
-            ..Default::default()
-        };
-        let container_config = v1::ContainerConfig {
-            metadata: Some(v1::ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
-            image: Some(v1::ImageSpec { image: self.image.clone(), ..Default::default() }),
-            command: COMMAND.map(str::to_owned).to_vec(),
-            log_path: "c/0.log".to_owned(),
-            linux: Some(v1::LinuxContainerConfig::default()),
-            ..Default::default()
-        };
+        let files = Files::make(name)?;
+        let sandbox_config = same::sandbox(name, &self.cgroup_parent, &files);
+        let container_config = same::container(&self.image, &files);
         let begin = Instant::now();
         let sandbox = self
             .client
@@ -87,7 +65,7 @@ impl Bare {
             .await?
             .container_id;
         self.client.start_container(v1::StartContainerRequest { container_id: container.clone() }).await?;
-        Ok((BarePod { sandbox, container }, begin.elapsed()))
+        Ok((BarePod { name: name.to_owned(), sandbox, container }, begin.elapsed()))
     }
 
     /// Stops and removes a pod; returns how long stopping and removing took.
@@ -98,7 +76,9 @@ impl Bare {
             .await?;
         self.client.stop_pod_sandbox(v1::StopPodSandboxRequest { pod_sandbox_id: pod.sandbox.clone() }).await?;
         self.client.remove_pod_sandbox(v1::RemovePodSandboxRequest { pod_sandbox_id: pod.sandbox.clone() }).await?;
-        Ok(begin.elapsed())
+        let took = begin.elapsed();
+        Files::remove(&pod.name)?;
+        Ok(took)
     }
 
     /// Returns the host's process id of a container's first process.

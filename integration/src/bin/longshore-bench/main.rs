@@ -8,6 +8,7 @@ mod cost;
 mod pods;
 mod report;
 mod rows;
+mod same;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

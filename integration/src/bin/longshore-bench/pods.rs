@@ -81,7 +81,7 @@ impl Pods {
             "spec": {
                 "nodeName": self.node, "restartPolicy": restart, "terminationGracePeriodSeconds": 30,
                 "containers": [{"name": "c", "image": self.image, "imagePullPolicy": "IfNotPresent",
-                                "command": super::bare::COMMAND}]
+                                "command": super::same::COMMAND}]
             }
         }))?;
         let at = Instant::now();

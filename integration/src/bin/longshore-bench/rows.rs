@@ -13,6 +13,8 @@ use crate::report::{Limit, Report, Row};
 
 /// Concurrencies of the bare bursts; the best of them is the limit.
 const BARE_CONCURRENCY: [usize; 2] = [4, 100];
+/// How long memory is left alone before it is read: what stands, not what a burst has just used.
+const REST: Duration = Duration::from_secs(60);
 
 /// One run of the bench.
 #[derive(Debug)]
@@ -164,9 +166,10 @@ impl Bench<'_> {
     /// Memory without pods and with many.
     pub(crate) async fn memory(&mut self, count: usize) -> anyhow::Result<()> {
         let pid = self.pid.context("the row memory needs --pid")?;
+        tokio::time::sleep(REST).await;
         self.row("memory, no pods", "MiB", vec![mib(cost::resident_kib(pid)?)], Vec::new(), Some(Limit::AtMost(20.0)));
         let names = self.stand("memory", count).await?;
-        tokio::time::sleep(Duration::from_secs(10)).await;
+        tokio::time::sleep(REST).await;
         let figure = mib(cost::resident_kib(pid)?);
         self.row(&format!("memory, {count} pods"), "MiB", vec![figure], Vec::new(), Some(Limit::AtMost(30.0)));
         self.fell(&names).await

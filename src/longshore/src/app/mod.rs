@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod fail;
 pub(crate) mod kubelet;
 pub(crate) mod logging;
+pub(crate) mod memory;
 pub(crate) mod paths;
 pub(crate) mod plane;
 pub(crate) mod preflight;

@@ -20,7 +20,7 @@ use super::paths::Paths;
 use super::plane::PlaneRun;
 use super::preflight::{self, Wanted};
 use super::progress::Progress;
-use super::{cni, containerd, demo, kubelet};
+use super::{cni, containerd, demo, kubelet, memory};
 
 /// Until the node says that it is Ready.
 const READY: Duration = Duration::from_secs(60);
@@ -138,6 +138,7 @@ pub(crate) async fn up(options: UpOptions) -> Result<()> {
 
     let runtime = prepare_runtime(&options, &progress).await?;
     let tasks = Tasks::new();
+    memory::keep_small(&tasks);
     let outcome = run_node(&options, &runtime, &tasks, &progress).await;
     drop(std::fs::remove_file(paths.ready()));
     tasks.cancel();

@@ -13,7 +13,7 @@ use super::print::out;
 use crate::app::agent::{AgentRun, settings};
 use crate::app::fail::Usage;
 use crate::app::logging::{self, LogFormat};
-use crate::app::{runtime, up};
+use crate::app::{memory, runtime, up};
 
 /// Runs the agent until it is told to end.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
@@ -40,6 +40,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     logging::start(format, logging.verbosity, false);
     runtime::block_on(async {
         let tasks = Tasks::new();
+        memory::keep_small(&tasks);
         let agent = AgentRun::start(settings, Cleaning::Everything, &tasks).await?;
         let outcome = up::until_told(&tasks).await;
         agent.stop().await;

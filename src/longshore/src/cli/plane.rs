@@ -11,7 +11,7 @@ use super::print::out;
 use crate::app::fail::Usage;
 use crate::app::paths::Paths;
 use crate::app::plane::{self, PlaneRun};
-use crate::app::{runtime, up};
+use crate::app::{memory, runtime, up};
 
 /// Flags of `plane`.
 #[derive(Debug, clap::Args)]
@@ -67,6 +67,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         None => {
             runtime::block_on(async {
                 let tasks = Tasks::new();
+                memory::keep_small(&tasks);
                 let plane = PlaneRun::start(&arguments.data_dir, arguments.bind, &tasks).await?;
                 if let Some(file) = &arguments.write_kubeconfig {
                     plane.copy_admin_kubeconfig(file).await?;

@@ -1,0 +1,114 @@
+//! Calls that the type system cannot vouch for, and nothing else: each one's safety is argued where it stands. Everything
+//! else in this workspace is free of `unsafe`.
+
+use std::time::Duration;
+
+use nix::libc;
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+
+/// Heaps of the allocator for all threads together. Its default of eight per core spreads an agent's few objects over
+/// pages of many half-empty heaps.
+const ARENAS: libc::c_int = 2;
+
+/// Sets the allocator up for a small process. Call it before the first thread starts: heaps made before stay.
+#[expect(unsafe_code, reason = "the allocator's knob has no safe face")]
+pub fn tune_allocator() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt takes two integers, keeps no pointer, and is documented for calls at the start of a program.
+    let _set = unsafe { libc::mallopt(libc::M_ARENA_MAX, ARENAS) };
+}
+
+/// Gives memory back that the process can do without for now: free heap pages, and pages of program files that are
+/// mapped but were only touched once, such as those of the start. Returns how many bytes of program files were unmapped.
+///
+/// What is needed again is mapped again from the page cache, 64 KiB at a time.
+///
+/// # Errors
+/// When the process's own maps cannot be read.
+#[expect(unsafe_code, reason = "malloc_trim and madvise have no safe face")]
+pub fn give_back() -> Result<u64, procfs::ProcError> {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes a number; the allocator locks its heaps itself.
+    let _trimmed = unsafe { libc::malloc_trim(0) };
+    let mut unmapped = 0;
+    for map in Process::myself()?.smaps()? {
+        if !is_only_the_file(&map) {
+            continue;
+        }
+        let (start, end) = map.address;
+        let (Ok(address), Ok(length)) = (usize::try_from(start), usize::try_from(end - start)) else { continue };
+        // SAFETY: the range is one mapping of this process that is private, not writable and holds no page that
+        // differs from its file, so that dropping its pages changes no byte that anybody can read: the next touch maps
+        // the same page of the same file. Mappings of program files are never unmapped while the process lives.
+        let done = unsafe {
+            rustix::mm::madvise(
+                std::ptr::with_exposed_provenance_mut(address),
+                length,
+                rustix::mm::Advice::LinuxDontNeed,
+            )
+        };
+        if done.is_ok() {
+            unmapped += map.extension.map.get("Rss").copied().unwrap_or(0);
+        }
+    }
+    Ok(unmapped)
+}
+
+/// Whether the mapping shows a program file's bytes and no others: dropping its pages loses nothing.
+fn is_only_the_file(map: &MemoryMap) -> bool {
+    let counts = &map.extension.map;
+    let clean = ["Anonymous", "Private_Dirty", "Shared_Dirty", "Swap", "Locked"].iter().all(|key| {
+        // A kernel that does not count it proves nothing.
+        counts.get(*key).is_some_and(|bytes| *bytes == 0)
+    });
+    let readable_only = map.perms.contains(MMPermissions::READ)
+        && map.perms.contains(MMPermissions::PRIVATE)
+        && !map.perms.contains(MMPermissions::WRITE);
+    clean && readable_only && matches!(&map.pathname, MMapPath::Path(path) if path.is_absolute())
+}
+
+/// CPU time that the process has used, all its threads together.
+#[must_use]
+pub fn cpu_time() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sum over the mappings that may be given back, in KiB.
+    fn mapped() -> u64 {
+        let maps = Process::myself().unwrap().smaps().unwrap();
+        maps.iter().filter(|map| is_only_the_file(map)).filter_map(|map| map.extension.map.get("Rss")).sum()
+    }
+
+    #[test]
+    fn giving_back_drops_pages_of_the_program_file_and_the_program_goes_on() {
+        tune_allocator();
+        let text: Vec<String> = (0..1000).map(|number| format!("{number:>12}")).collect();
+        let before = mapped();
+        assert!(before > 0);
+        let unmapped = give_back().unwrap();
+        assert!(unmapped > 0, "of {before}");
+        // Heap, statics and relocated tables are as they were.
+        assert_eq!(text[999], "         999");
+        assert_eq!(text.iter().map(String::len).sum::<usize>(), 12_000);
+        assert!(give_back().unwrap() <= before);
+    }
+
+    #[test]
+    fn a_mapping_with_changed_pages_is_left_alone() {
+        let maps = Process::myself().unwrap().smaps().unwrap();
+        let touched = maps.iter().filter(|map| map.extension.map.get("Anonymous").is_some_and(|bytes| *bytes > 0));
+        assert_eq!(touched.filter(|map| is_only_the_file(map)).count(), 0);
+        assert!(maps.iter().filter(|map| map.perms.contains(MMPermissions::WRITE)).all(|map| !is_only_the_file(map)));
+    }
+
+    #[test]
+    fn work_shows_in_cpu_time() {
+        let before = cpu_time();
+        let sum = (0..3_000_000_u64).fold(0_u64, |sum, number| sum.wrapping_mul(31).wrapping_add(number));
+        assert!(sum != 1 && cpu_time() > before);
+    }
+}
