@@ -173,10 +173,11 @@ pub fn requests(pod: &Pod) -> Amounts {
     pod.spec.as_ref().map(|spec| resources::pod_with_overhead(spec, Side::Requests)).unwrap_or_default()
 }
 
-/// Says whether the answer depends on what the runtime can do.
+/// Says whether the runtime must have told what it can do before the pod is looked at.
 pub fn asks_runtime(pod: &Pod) -> bool {
-    let security = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
-    security.and_then(|security| security.supplemental_groups_policy.as_deref()) == Some(STRICT)
+    let Some(spec) = pod.spec.as_ref() else { return false };
+    let groups = spec.security_context.as_ref().and_then(|security| security.supplemental_groups_policy.as_deref());
+    groups == Some(STRICT) || spec.host_users == Some(false)
 }
 
 /// Says whether a pod belongs to the machine or to the cluster itself.

@@ -125,6 +125,9 @@ impl Agent {
         )
         .await;
 
+        if let Some(tree) = &tree {
+            options.enforce_allocatable(tree, &node, &events);
+        }
         let facts = facts::read(&options, &node, is_v2);
         let objects = Objects::start(options.client(), Arc::clone(&options.clock), &tasks);
         let images = images::start(&options, &objects, &events, &telemetry, &tasks)?;

@@ -10,13 +10,14 @@ use longshore_cri::{SharedImages, SharedRuntime, v1};
 use longshore_transport::client::Clients;
 use longshore_util::clock::SharedClock;
 
+use crate::event::{EventRecorder, EventTarget};
 use crate::gc::Cleaning;
 use crate::image::PullLimits;
 use crate::logs::RotateOptions;
 use crate::model::ReadPods;
 use crate::node::startup::StartupOptions;
-use crate::node::{NodeOptions, Reserved, Threshold};
-use crate::resource::CgroupDriver;
+use crate::node::{NodeHandle, NodeOptions, Reserved, Threshold};
+use crate::resource::{CgroupDriver, CgroupTree};
 use crate::settings::Settings;
 use crate::userns::{Span, SpanError};
 
@@ -87,6 +88,30 @@ impl AgentOptions {
             parallel: config.max_parallel_image_pulls.and_then(|count| usize::try_from(count).ok()),
             per_second: config.registry_pull_qps,
             burst: config.registry_burst,
+        }
+    }
+
+    /// Bounds all pods together, where the configuration says so, and tells how that went.
+    pub(super) fn enforce_allocatable(&self, tree: &CgroupTree, node: &NodeHandle, events: &EventRecorder) {
+        let config = &self.settings.config;
+        if !config.enforce_node_allocatable.iter().any(|what| what == "pods") {
+            return;
+        }
+        let capacity = node.capacity();
+        let kept = reserved([&config.system_reserved, &config.kube_reserved]).memory;
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let memory = capacity.memory.0.saturating_sub(kept);
+        let target = EventTarget::node(&self.node_name);
+        match tree.enforce(number(capacity.cpu_milli.1), number(memory)) {
+            Ok(true) => {
+                events.normal(&target, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods");
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%error, "pods are not bound to what the node gives them");
+                let message = format!("Failed to update Node Allocatable Limits: {error}");
+                events.warning(&target, "FailedNodeAllocatableEnforcement", message);
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod files;
 mod images;
+mod users;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use longshore_api::{dns, qos};
 use longshore_cri::v1;
 use parking_lot::Mutex;
 
+use users::Users;
 pub use volumes::{Mounted, PodVolumes};
 
 use crate::event::{ContainerGroup, EventRecorder, EventTarget};
@@ -62,7 +64,7 @@ pub struct Hands {
     volumes: Arc<dyn PodVolumes>,
     images: ImageManager,
     events: EventRecorder,
-    users: UserRanges,
+    users: Users,
     runtime: tokio::sync::watch::Receiver<RuntimeState>,
     host_ips: Arc<ArcSwap<Vec<String>>>,
     /// Volumes of pods that are prepared.
@@ -80,7 +82,7 @@ impl Hands {
             volumes: options.volumes,
             images: options.images,
             events: options.events,
-            users: options.users,
+            users: Users::new(options.users, options.runtime.clone()),
             runtime: options.runtime,
             host_ips,
             prepared: Mutex::default(),
@@ -106,39 +108,13 @@ impl Hands {
     fn sandbox(&self, pod: &DesiredPod, attempt: u32, tell: bool) -> Result<v1::PodSandboxConfig, Failure> {
         let parent = self.names.pod(pod.uid.as_str(), qos::of(&pod.pod));
         let mut made = config::sandbox_config(pod, attempt, &parent, &self.facts.load()).map_err(failure)?;
-        if let Some(users) = self.own_users(pod)? {
-            let security = made.config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
-            if let Some(namespaces) = security.and_then(|security| security.namespace_options.as_mut()) {
-                namespaces.userns_options = Some(users);
-            }
-        }
+        self.users.put_into_sandbox(pod, &mut made.config)?;
         if tell {
             for (reason, message) in made.warnings {
                 self.events.warning(&EventTarget::pod(pod), reason, message);
             }
         }
         Ok(made.config)
-    }
-
-    /// The users of a pod that does not share the host's.
-    fn own_users(&self, pod: &DesiredPod) -> Result<Option<v1::UserNamespace>, Failure> {
-        if !has_own_users(pod) {
-            return Ok(None);
-        }
-        let range =
-            self.users.of(&pod.uid).map_err(|error| Failure::new("FailedCreatePodSandBox", error.to_string()))?;
-        Ok(Some(config::own_users(range.first, range.length)))
-    }
-
-    /// Refuses a pod with users of its own where the runtime would run it with the host's.
-    fn check_users(&self, pod: &DesiredPod, handler: &str) -> Result<(), Failure> {
-        let runtime = self.runtime.borrow();
-        if !has_own_users(pod) || runtime.handlers.iter().any(|known| known.name == handler && known.user_namespaces) {
-            return Ok(());
-        }
-        let who = if handler.is_empty() { "runtime".to_owned() } else { format!("RuntimeClass handler {handler:?}") };
-        let message = format!("can't set `spec.hostUsers: false`, {who} does not support user namespaces");
-        Err(Failure::new("FailedCreatePodSandBox", message))
     }
 
     /// Variables of a container, with everything they refer to.
@@ -186,10 +162,6 @@ impl Hands {
     }
 }
 
-fn has_own_users(pod: &DesiredPod) -> bool {
-    pod.pod.spec.as_ref().is_some_and(|spec| spec.host_users == Some(false))
-}
-
 fn failure(error: ConfigError) -> Failure {
     Failure::new(error.reason, error.message)
 }
@@ -232,11 +204,11 @@ impl Prepare for Hands {
     async fn runtime_handler(&self, pod: &DesiredPod) -> Result<String, Failure> {
         let class = pod.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
         let Some(class) = class.filter(|class| !class.is_empty()) else {
-            return self.check_users(pod, "").map(|()| String::new());
+            return self.users.check(pod, "").map(|()| String::new());
         };
         match self.objects.runtime_class(class, object::FRESH).await {
             object::Lookup::Found(found) => {
-                self.check_users(pod, &found.handler)?;
+                self.users.check(pod, &found.handler)?;
                 Ok(found.handler.clone())
             }
             object::Lookup::Missing => {
@@ -270,7 +242,7 @@ impl Prepare for Hands {
         let hosts = self.hosts(pod, request.pod_ips)?;
         let termination = files::termination(&facts.pod_dir(pod.uid.as_str()), &container)
             .map_err(|error| Failure::new(config::CONFIG_ERROR, format!("termination message file: {error}")))?;
-        let mut mounts = config::mounts(&config::MountInput {
+        let mounts = config::mounts(&config::MountInput {
             container: &container,
             volumes: &mounted.volumes,
             sub_paths: &sub_paths,
@@ -280,14 +252,6 @@ impl Prepare for Hands {
             recursive_read_only: facts.recursive_read_only,
         })
         .map_err(failure)?;
-        let users = self.own_users(pod)?;
-        if let Some(users) = &users {
-            // The runtime shows files with the ids that they have on disk.
-            for mount in &mut mounts {
-                mount.uid_mappings.clone_from(&users.uids);
-                mount.gid_mappings.clone_from(&users.gids);
-            }
-        }
         let mut made = config::container_config(&config::ContainerInput {
             pod,
             name: request.container,
@@ -300,12 +264,7 @@ impl Prepare for Hands {
             facts: &facts,
         })
         .map_err(failure)?;
-        if let Some(users) = users {
-            let security = made.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
-            if let Some(namespaces) = security.and_then(|security| security.namespace_options.as_mut()) {
-                namespaces.userns_options = Some(users);
-            }
-        }
+        self.users.put_into_container(pod, &mut made)?;
         Ok(made)
     }
 

@@ -36,7 +36,7 @@ use tokio::sync::watch as channel;
 pub use capacity::{Capacity, Reserved, Threshold};
 pub use conditions::Pressure;
 pub use options::NodeOptions;
-pub use runtime::{RuntimeState, RuntimeVersion};
+pub use runtime::{RuntimeHandler, RuntimeState, RuntimeVersion};
 
 use crate::event::EventRecorder;
 use crate::telemetry::SharedTelemetry;

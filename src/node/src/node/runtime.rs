@@ -56,7 +56,8 @@ pub struct RuntimeState {
 }
 
 impl RuntimeState {
-    fn unknown() -> Self {
+    /// Nothing has been told yet.
+    pub(crate) fn unknown() -> Self {
         Self {
             version: None,
             runtime_error: Some("container runtime status check may not have completed yet".to_owned()),

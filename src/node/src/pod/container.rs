@@ -232,7 +232,12 @@ impl Worker {
     }
 
     /// Forgets a container that has ended: its record goes, its logs and its number stay.
-    pub(super) async fn forget_container(&mut self, id: &ContainerId, name: &str) -> bool {
+    pub(super) async fn forget_container(
+        &mut self,
+        id: &ContainerId,
+        name: &str,
+        after_exit: Option<Timestamp>,
+    ) -> bool {
         let request = v1::RemoveContainerRequest { container_id: id.to_string() };
         match self.cx.options.runtime.remove_container(request).await {
             Ok(_) => {}
@@ -247,13 +252,14 @@ impl Worker {
         }
         self.succeeded("remove");
         self.observed.containers.retain(|c| c.id != *id);
+        let (rule, now, hash) = (self.cx.backoff, self.now(), wanted::hash_of(&self.wanted, name));
         let facts = self.facts.containers.entry(name.to_owned()).or_default();
         if let Some(gone) = facts.instances.iter().position(|known| known.id == *id) {
             let gone = facts.instances.remove(gone);
             facts.counted = facts.counted.max(Some(gone.attempt));
         }
-        // It begins anew: there is nothing to wait for.
-        facts.backoff = None;
+        // Who asked for it waits longer the next time; the others begin anew.
+        facts.backoff = after_exit.map(|finished| rule.next(facts.backoff.as_ref(), &hash, finished, now));
         self.told.remove(name);
         self.unsaved = true;
         self.save();

@@ -2,6 +2,8 @@
 
 mod names;
 mod pods;
+#[cfg(test)]
+mod tests;
 
 pub use names::{CgroupDriver, CgroupNames};
 pub use pods::{CgroupTree, NoCgroups};

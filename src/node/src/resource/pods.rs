@@ -1,14 +1,16 @@
 //! Makes and removes pod groups. Where the process lacks the right, it says so once and goes on: containers then run in
 //! groups that the runtime makes.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodSpec;
 use longshore_api::qos::{self, Qos};
-use longshore_api::resources::{self, CpuPolicy};
+use longshore_api::resources::{self, CPU, CpuPolicy, Side};
 use longshore_host::cgroup::{CgroupError, Cgroups, Limits};
+use parking_lot::Mutex;
 
 use super::{CgroupDriver, CgroupNames};
 use crate::model::{ContainerId, DesiredPod, PodUid};
@@ -29,12 +31,14 @@ pub struct CgroupTree {
     /// `podPidsLimit`; 0 or less = no bound.
     pids: i64,
     denied: AtomicBool,
+    /// What burstable pods asked for, in thousandths of a cpu: together they weigh as much.
+    asked: Mutex<BTreeMap<PodUid, i64>>,
 }
 
 impl CgroupTree {
     /// Works on `groups` with the given names and CPU rule.
     pub fn new(groups: Cgroups, names: CgroupNames, cpu: CpuPolicy, pids: i64) -> Self {
-        Self { groups, names, cpu, pids, denied: AtomicBool::new(false) }
+        Self { groups, names, cpu, pids, denied: AtomicBool::new(false), asked: Mutex::default() }
     }
 
     /// The naming scheme.
@@ -64,6 +68,47 @@ impl CgroupTree {
         }
         let limits = Limits { cpu_shares: Some(LEAST_SHARES), ..Limits::default() };
         self.groups.limit(&self.names.class(Qos::BestEffort), &limits)
+    }
+
+    /// Bounds all pods together to what the machine has beyond what is kept for others: thousandths of a cpu, bytes.
+    /// Returns whether there is a group to bound.
+    pub fn enforce(&self, cpu_milli: i64, memory: i64) -> Result<bool, CgroupError> {
+        if !self.is_ours() {
+            return Ok(false);
+        }
+        let limits = Limits {
+            cpu_shares: Some(resources::cpu_shares(cpu_milli)),
+            memory: (memory > 0).then_some(memory),
+            ..Limits::default()
+        };
+        match self.groups.limit(&self.names.pods(), &limits) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_denied() => {
+                self.note_denied(&error);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes what a burstable pod asks for, or that it has gone, and weighs their class anew.
+    fn weigh(&self, uid: &PodUid, asked: Option<i64>) {
+        let mut all = self.asked.lock();
+        let before = match asked {
+            Some(milli) => all.insert(uid.clone(), milli),
+            None => all.remove(uid),
+        };
+        if before == asked {
+            return;
+        }
+        let sum = all.values().fold(0_i64, |sum, milli| sum.saturating_add(*milli));
+        let limits = Limits { cpu_shares: Some(resources::cpu_shares(sum)), ..Limits::default() };
+        // Under the lock: of two changes the later one is written last.
+        if let Err(error) = self.groups.limit(&self.names.class(Qos::Burstable), &limits)
+            && !error.is_denied()
+        {
+            tracing::warn!(%error, "burstable pods cannot be weighed");
+        }
     }
 
     /// Uids that have a group here.
@@ -125,7 +170,12 @@ impl PodCgroups for CgroupTree {
         let class = qos::of(&pod.pod);
         let group = self.names.pod(pod.uid.as_str(), class);
         match self.make(&group, pod, class) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if class == Qos::Burstable {
+                    self.weigh(&pod.uid, Some(cpu_of(pod)));
+                }
+                Ok(())
+            }
             Err(error) if error.is_denied() => {
                 self.note_denied(&error);
                 Ok(())
@@ -154,6 +204,7 @@ impl PodCgroups for CgroupTree {
             return Ok(());
         }
         let group = self.names.pod(pod.uid.as_str(), qos::of(&pod.pod));
+        self.weigh(&pod.uid, None);
         // The runtime has answered, but the kernel may still be taking the last process out of the group.
         let mut pause = FIRST_PAUSE;
         loop {
@@ -166,6 +217,12 @@ impl PodCgroups for CgroupTree {
             pause *= 2;
         }
     }
+}
+
+/// Thousandths of a cpu that a pod asks for.
+fn cpu_of(pod: &DesiredPod) -> i64 {
+    let requests = pod.pod.spec.as_ref().map(|spec| resources::pod_with_overhead(spec, Side::Requests));
+    requests.and_then(|requests| Some(requests.get(CPU)?.milli_value())).unwrap_or(0)
 }
 
 /// For machines without control groups: containers run in what the runtime gives them.

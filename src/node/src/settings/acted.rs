@@ -41,6 +41,7 @@ pub const FIELDS: &[&str] = &[
     "nodeStatusUpdateFrequency",
     "nodeStatusReportFrequency",
     "nodeLeaseDurationSeconds",
+    "enforceNodeAllocatable",
     "cgroupRoot",
     "cgroupsPerQOS",
     "cgroupDriver",

@@ -182,6 +182,8 @@ pub(crate) enum Action {
         id: ContainerId,
         /// Its name.
         name: String,
+        /// When it ended, if its end is why: the restart delay grows by it.
+        after_exit: Option<Timestamp>,
     },
     /// Stop a sandbox.
     StopSandbox(SandboxId),

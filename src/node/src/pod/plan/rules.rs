@@ -1,5 +1,6 @@
 //! Rules by exit code: a container may come back for some codes only, or take the whole pod back to its beginning.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule};
 
 use super::{Action, Input, KillReason, Member, Plan, Wanted, failed};
@@ -77,7 +78,14 @@ pub(super) fn restart_all(input: &Input<'_>, sandbox: &SandboxId, plan: &mut Pla
                 .and_then(|member| member.rule(instance))
                 .is_some_and(|rule| rule.all)
     };
-    if !input.observed.containers.iter().any(asks) {
+    // Who fails again and again waits as any other container does; the rest runs on meanwhile.
+    let is_held = |instance: &Instance| {
+        let member = members().find(|member| member.name == instance.name);
+        let entry = input.backoffs.get(&instance.name);
+        let until = member.zip(entry).and_then(|(member, entry)| entry.until(&member.hash, ended(input, instance)));
+        until.is_some_and(|until| until > input.now)
+    };
+    if !input.observed.containers.iter().any(|instance| asks(instance) && !is_held(instance)) {
         return false;
     }
     plan.restarts_all = true;
@@ -92,8 +100,13 @@ pub(super) fn restart_all(input: &Input<'_>, sandbox: &SandboxId, plan: &mut Pla
     if plan.actions.is_empty() {
         let (last, first): (Vec<&Instance>, Vec<&Instance>) = own().partition(|c| asks(c));
         for gone in first.into_iter().chain(last) {
-            plan.actions.push(Action::Remove { id: gone.id.clone(), name: gone.name.clone() });
+            let after_exit = asks(gone).then(|| ended(input, gone));
+            plan.actions.push(Action::Remove { id: gone.id.clone(), name: gone.name.clone(), after_exit });
         }
     }
     true
+}
+
+fn ended(input: &Input<'_>, instance: &Instance) -> Timestamp {
+    super::at(instance.finished_at, input.now)
 }

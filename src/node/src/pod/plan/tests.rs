@@ -253,6 +253,16 @@ fn an_exit_may_take_the_whole_pod_back_to_its_beginning() {
     world.counted.extend([("i", 0), ("a", 0), ("b", 0)].map(|(name, count)| (name.to_owned(), count)));
     let plan = world.plan(&spec);
     assert_eq!((short(&plan).as_str(), plan.restarts_all), ("i1", false));
+    // It asks again and again: then it waits, and the others run on.
+    let mut loops = World::with(
+        vec![sandbox(0, true)],
+        vec![instance("i", 1, Exited, 0), instance("a", 1, Exited, 88), instance("b", 1, Running, 0)],
+    );
+    let finished = at(loops.observed.newest("a").unwrap().finished_at, now());
+    loops.backoffs.insert("a".into(), BackoffRule::default().next(None, "h", finished, finished));
+    let plan = loops.plan(&spec);
+    assert_eq!((short(&plan).as_str(), plan.restarts_all, plan.held_back.len()), ("", false, 1));
+    assert_eq!(short(&loops.plan_at(&spec, false, plan.wake.unwrap())), "kill:b-1");
     let other = World::with(vec![sandbox(0, true)], vec![instance("a", 0, Exited, 1), instance("b", 0, Running, 0)]);
     assert_eq!(short(&other.plan(&spec)), "", "another code");
     assert!(spec.may_restart_all());

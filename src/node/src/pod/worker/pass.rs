@@ -202,8 +202,8 @@ impl Worker {
                     let runs = |c: &Instance| c.id == id && c.state == InstanceState::Running;
                     again |= !self.observed.containers.iter().any(runs);
                 }
-                Action::Remove { id, name } => {
-                    if !self.forget_container(&id, &name).await {
+                Action::Remove { id, name, after_exit } => {
+                    if !self.forget_container(&id, &name, after_exit).await {
                         return false;
                     }
                     again = true;

@@ -1,0 +1,73 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_api::resources::CpuPolicy;
+use longshore_host::cgroup::{Cgroups, Hierarchy, Version};
+use serde_json::json;
+
+use super::*;
+use crate::model::{DesiredPod, PodKey, SourceKind};
+use crate::pod::PodCgroups as _;
+
+fn tree(folder: &Path) -> CgroupTree {
+    let hierarchy = |name: &str| {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+        Hierarchy { mount: folder.join(name), controllers: vec![name.to_owned()] }
+    };
+    // The kernel makes these files; here somebody has to.
+    for group in ["", "/burstable", "/besteffort", "/burstable/poda", "/burstable/podb", "/besteffort/pode"] {
+        for (controller, file) in [("cpu", "cpu.shares"), ("memory", "memory.limit_in_bytes")] {
+            let group = folder.join(format!("{controller}/kubepods{group}"));
+            std::fs::create_dir_all(&group).unwrap();
+            std::fs::write(group.join(file), "").unwrap();
+        }
+    }
+    let groups = Cgroups::with_version(Version::V1(vec![hierarchy("cpu"), hierarchy("memory")]));
+    let names = CgroupNames::new(CgroupDriver::Cgroupfs, "", true);
+    let tree = CgroupTree::new(groups, names, CpuPolicy::default(), -1);
+    tree.prepare().unwrap();
+    tree
+}
+
+fn pod(uid: &str, requests: serde_json::Value) -> DesiredPod {
+    let pod = json!({"metadata": {"name": uid, "namespace": "d", "uid": uid},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}});
+    DesiredPod {
+        uid: uid.into(),
+        key: PodKey::new("d", uid),
+        pod: Arc::new(serde_json::from_value(pod).unwrap()),
+        source: SourceKind::Api,
+        seen: jiff::Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn value(folder: &Path, file: &str) -> String {
+    std::fs::read_to_string(folder.join(file)).unwrap_or_default().trim().to_owned()
+}
+
+#[tokio::test]
+async fn burstable_pods_weigh_together_what_they_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = tree(folder.path());
+    let shares = || value(folder.path(), "cpu/kubepods/burstable/cpu.shares");
+    let (a, b) = (pod("a", json!({"cpu": "500m"})), pod("b", json!({"cpu": "250m", "memory": "1Mi"})));
+    tree.ensure(&a).await.unwrap();
+    assert_eq!(shares(), "512");
+    tree.ensure(&b).await.unwrap();
+    tree.ensure(&b).await.unwrap();
+    assert_eq!(shares(), "768");
+    tree.ensure(&pod("e", json!({}))).await.unwrap();
+    assert_eq!(shares(), "768", "who asked for nothing weighs nothing");
+    assert_eq!(value(folder.path(), "cpu/kubepods/besteffort/cpu.shares"), "2");
+    drop(tree.remove(&a).await);
+    assert_eq!(shares(), "256");
+}
+
+#[test]
+fn all_pods_together_are_bound_to_what_the_machine_gives() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = tree(folder.path());
+    assert!(tree.enforce(1500, 4 << 30).unwrap());
+    assert_eq!(value(folder.path(), "cpu/kubepods/cpu.shares"), "1536");
+    assert_eq!(value(folder.path(), "memory/kubepods/memory.limit_in_bytes"), (4_u64 << 30).to_string());
+}
