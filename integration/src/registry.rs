@@ -265,8 +265,8 @@ fn pass(caller: &TcpStream, to: &str, state: &Arc<LineState>) -> Result<()> {
         out.write_all(&buffer[..count])?;
         let count = u64::try_from(count)?;
         let rate = state.rate.load(Ordering::SeqCst);
-        if rate > 0 {
-            pause(Duration::from_micros(count * 1_000_000 / rate));
+        if let Some(micros) = (count * 1_000_000).checked_div(rate) {
+            pause(Duration::from_micros(micros));
         }
     }
 }

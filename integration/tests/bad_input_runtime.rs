@@ -1,8 +1,6 @@
 //! `longshore up` in a containerd of others: it refuses one with pods, leaves everything else in it alone, and `down`
 //! removes nothing but its own.
 
-#![expect(clippy::panic, reason = "a test fails by panicking")]
-
 use std::process::Command;
 use std::time::Duration;
 

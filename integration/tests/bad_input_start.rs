@@ -1,8 +1,6 @@
 //! Agents that are started with something broken: each says in one line what is wrong and with which file or port, and
 //! either ends or goes on trying.
 
-#![expect(clippy::panic, reason = "a test fails by panicking")]
-
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Command;

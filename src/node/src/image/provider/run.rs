@@ -101,10 +101,10 @@ struct Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Some(id) = self.id.and_then(|id| i32::try_from(id).ok()) {
-            if let Err(error) = killpg(Pid::from_raw(id), Signal::SIGKILL) {
-                tracing::debug!(id, %error, "credential provider is gone already");
-            }
+        if let Some(id) = self.id.and_then(|id| i32::try_from(id).ok())
+            && let Err(error) = killpg(Pid::from_raw(id), Signal::SIGKILL)
+        {
+            tracing::debug!(id, %error, "credential provider is gone already");
         }
     }
 }

@@ -50,8 +50,11 @@ pub fn image_mounts(
     Ok(out)
 }
 
+/// Major and minor.
+type Version = (u32, u32);
+
 /// First versions of runtimes that mount images, and folders of images. Others are taken at their word.
-const MOUNTERS: [(&str, (u32, u32), (u32, u32)); 2] = [("containerd", (2, 1), (2, 2)), ("cri-o", (1, 31), (1, 33))];
+const MOUNTERS: [(&str, Version, Version); 2] = [("containerd", (2, 1), (2, 2)), ("cri-o", (1, 31), (1, 33))];
 
 /// Why a runtime cannot mount an image; older ones would not refuse but mount something else.
 fn refusal(name: &str, given: &str, with_sub_path: bool) -> Option<String> {
@@ -63,7 +66,7 @@ fn refusal(name: &str, given: &str, with_sub_path: bool) -> Option<String> {
 }
 
 /// Major and minor out of `v2.1.9+ds1` or `1.6.20~ds1`.
-fn version(text: &str) -> Option<(u32, u32)> {
+fn version(text: &str) -> Option<Version> {
     let mut parts = text.trim_start_matches('v').split('.');
     let major = parts.next()?.parse().ok()?;
     let minor: String = parts.next()?.chars().take_while(char::is_ascii_digit).collect();
