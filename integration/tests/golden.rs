@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use longshore_integration::env::{Version, newest};
-use longshore_integration::golden::{GoldenRun, all_cases, run};
+use longshore_integration::golden::{GoldenRun, all_cases, run_twice};
 
 /// Cases that wait for something, or that others cover as well: run with everything that takes long.
 const SLOW: &[&str] =
@@ -14,8 +14,8 @@ const LEAST: usize = 40;
 fn cases_are_as_recorded(version: Version, only: Vec<String>, parallel: usize) {
     assert!(only.len() >= LEAST, "{only:?}");
     let wanted = only.len();
-    let outcome = run(&GoldenRun { version, only, parallel, agent: Vec::new() }).unwrap();
-    assert!(outcome.same, "{}\nrecordings: {}", outcome.text, outcome.directory.display());
+    let outcome = run_twice(&GoldenRun { version, only, parallel, agent: Vec::new() }).unwrap();
+    assert!(outcome.differing.is_empty(), "{}\nrecordings: {}", outcome.text, outcome.directory.display());
     assert_eq!(outcome.cases.len(), wanted);
 }
 

@@ -34,5 +34,5 @@ fn main() -> Result<ExitCode> {
     })?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}\nrecordings: {}", outcome.text.trim_end(), outcome.directory.display())?;
-    Ok(if outcome.same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if outcome.differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -29,7 +29,7 @@ use super::inbox::{Inbox, merge_end};
 use super::observed::Observed;
 use super::plan::{BackoffRule, HeldBack, Wanted};
 use super::ports::{Failure, PodCgroups, Prepare, PulledImage, StatusSink};
-use super::slots::{PARALLEL_STARTS, PARALLEL_STOPS, Slots};
+use super::slots::{PARALLEL_STOPS, Slots, parallel_starts};
 use super::table::{Found, PodTable, Shown};
 use super::turns::Turn;
 use super::wanted;
@@ -120,7 +120,7 @@ impl Context {
         Self {
             backoff: BackoffRule { base: usual.base.min(cap), cap },
             options: Arc::new(options),
-            starts: Slots::new(PARALLEL_STARTS),
+            starts: Slots::new(parallel_starts()),
             stops: Slots::new(PARALLEL_STOPS),
             tasks,
             changes: Arc::default(),
