@@ -1,24 +1,31 @@
-//! What containerd tells beyond CRI: how far its downloads are. For people who wait, never for decisions.
+//! What containerd offers beyond CRI, on the same socket. Other runtimes answer that they do not know the call.
 
 use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
+use tonic::Request;
 use tonic::metadata::MetadataValue;
-use tonic::transport::{Channel, Endpoint as HttpEndpoint, Uri};
 
 use self::proto::ListStatusesRequest;
 use self::proto::content_client::ContentClient;
-use crate::Endpoint;
+use crate::CriClient;
 
 /// Messages and client of package `containerd.services.content.v1`, generated from `proto/containerd-content-v1.proto`.
 pub mod proto {
     tonic::include_proto!("containerd.services.content.v1");
 }
 
-/// Where the kubelet's images live.
+/// Where containerd keeps what its CRI side makes.
 const NAMESPACE: &str = "k8s.io";
+/// Which namespace a call means.
+const NAMESPACE_KEY: &str = "containerd-namespace";
 const WITHIN: Duration = Duration::from_secs(3);
+
+/// A request about what the CRI side made.
+pub(crate) fn request<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert(NAMESPACE_KEY, MetadataValue::from_static(NAMESPACE));
+    request
+}
 
 /// Downloads under way, taken together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,22 +36,15 @@ pub struct Downloads {
     pub total: u64,
 }
 
-/// Asks how far the downloads are; `None` when this is no containerd or nothing is being downloaded.
-pub async fn downloads(endpoint: &Endpoint) -> Option<Downloads> {
-    tokio::time::timeout(WITHIN, ask(endpoint)).await.ok()?
-}
-
-async fn ask(endpoint: &Endpoint) -> Option<Downloads> {
-    let path = endpoint.path().to_owned();
-    let connect = tower::service_fn(move |_: Uri| {
-        let path = path.clone();
-        async move { UnixStream::connect(path).await.map(TokioIo::new) }
-    });
-    let channel: Channel = HttpEndpoint::from_static("http://containerd").connect_with_connector(connect).await.ok()?;
-    let mut request = tonic::Request::new(ListStatusesRequest::default());
-    request.metadata_mut().insert("containerd-namespace", MetadataValue::from_static(NAMESPACE));
-    let answer = ContentClient::new(channel).list_statuses(request).await.ok()?.into_inner();
-    sum(answer.statuses.iter().map(|status| (status.r#ref.as_str(), status.offset, status.total)))
+impl CriClient {
+    /// Asks how far the downloads are, for people who wait, never for decisions; `None` when this is no containerd or
+    /// nothing is being downloaded.
+    pub async fn downloads(&self) -> Option<Downloads> {
+        let mut client = ContentClient::new(self.channel().clone());
+        let ask = client.list_statuses(request(ListStatusesRequest::default()));
+        let answer = tokio::time::timeout(WITHIN, ask).await.ok()?.ok()?.into_inner();
+        sum(answer.statuses.iter().map(|status| (status.r#ref.as_str(), status.offset, status.total)))
+    }
 }
 
 /// Only layers count: the rest is small and comes first.

@@ -9,7 +9,7 @@ use tonic::{Code, Request, Status};
 
 use self::tasks::tasks_client::TasksClient;
 use super::CriClient;
-use crate::{CriError, ErrorKind, RuntimeService as _, v1};
+use crate::{CriError, ErrorKind, RuntimeService as _, containerd, v1};
 
 /// Messages and client of the part of containerd's API that is needed here, generated from `proto/containerd-tasks.proto`.
 #[expect(clippy::all, unreachable_pub, reason = "generated code")]
@@ -17,10 +17,6 @@ pub(super) mod tasks {
     tonic::include_proto!("containerd.services.tasks.v1");
 }
 
-/// Where containerd keeps what its CRI side makes.
-const NAMESPACE: &str = "k8s.io";
-/// Which namespace a call means.
-const NAMESPACE_KEY: &str = "containerd-namespace";
 /// For each call; a task that was killed ends within it.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SIGKILL: u32 = 9;
@@ -122,8 +118,7 @@ impl CriClient {
 }
 
 fn ask<T>(message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.metadata_mut().insert(NAMESPACE_KEY, tonic::metadata::MetadataValue::from_static(NAMESPACE));
+    let mut request = containerd::request(message);
     request.set_timeout(PATIENCE);
     request
 }

@@ -106,6 +106,11 @@ impl CriClient {
         &self.endpoint
     }
 
+    /// The connection, for what a runtime offers beside CRI.
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
     fn runtime(&self) -> RuntimeServiceClient<Channel> {
         RuntimeServiceClient::new(self.channel.clone())
             .max_decoding_message_size(MESSAGE_LIMIT)

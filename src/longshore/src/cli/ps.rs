@@ -85,7 +85,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     }
     rows.sort_by(|a, b| (&a.namespace, &a.pod, &a.container).cmp(&(&b.namespace, &b.pod, &b.container)));
-    let pulls = pulls::under_way(&arguments.root_dir, &endpoint).await;
+    let pulls = pulls::under_way(&arguments.root_dir, &client).await;
     let items: Vec<serde_json::Value> =
         rows.iter().map(Row::value).chain(pulls.iter().map(pulls::Pull::value)).collect();
     arguments.output.show(&json!(items), || {

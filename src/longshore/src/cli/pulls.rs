@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use longshore_cri::Endpoint;
-use longshore_cri::containerd::{self, Downloads};
+use longshore_cri::CriClient;
+use longshore_cri::containerd::Downloads;
 use serde_json::{Value, json};
 
 use super::print;
@@ -18,13 +18,11 @@ pub(super) struct Pull {
 }
 
 /// The pulls that the agent with this root has begun and not ended.
-pub(super) async fn under_way(root: &Path, endpoint: &str) -> Vec<Pull> {
+pub(super) async fn under_way(root: &Path, client: &CriClient) -> Vec<Pull> {
     let mut pulls = noted(root, SystemTime::now());
     // The runtime counts bytes, not images: with several pulls nobody can tell whose they are.
-    if let [pull] = pulls.as_mut_slice()
-        && let Ok(endpoint) = Endpoint::parse(endpoint)
-    {
-        pull.bytes = containerd::downloads(&endpoint).await;
+    if let [pull] = pulls.as_mut_slice() {
+        pull.bytes = client.downloads().await;
     }
     pulls
 }
