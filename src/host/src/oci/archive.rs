@@ -250,13 +250,7 @@ fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
 }
 
 fn digest(hash: Sha256) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::from("sha256:");
-    for byte in hash.finalize() {
-        // Writing to a String never fails.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", longshore_util::hex::encode(&hash.finalize()))
 }
 
 fn digest_of(bytes: &[u8]) -> String {

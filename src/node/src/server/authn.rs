@@ -14,6 +14,7 @@ use kube::api::{Api, PostParams};
 use longshore_transport::serve::PeerIdentity;
 use longshore_transport::tls::{ClientCa, TlsConfigError};
 use longshore_util::clock::SharedClock;
+use longshore_util::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::cache::{Cache, key};
@@ -117,7 +118,7 @@ impl Login {
         let leaf = peer.certificates.first()?;
         Some(match authority.verify(&peer.certificates, self.clock.now()) {
             Ok(subject) => {
-                let print = hex(&Sha256::digest(leaf.as_ref()));
+                let print = hex::encode(&Sha256::digest(leaf.as_ref()));
                 let extra = BTreeMap::from([(CREDENTIAL.to_owned(), vec![format!("X509SHA256={print}")])]);
                 Ok(User {
                     name: subject.common_name,
@@ -243,12 +244,4 @@ fn with_authenticated(mut groups: Vec<String>) -> Vec<String> {
         groups.push(AUTHENTICATED.to_owned());
     }
     groups
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _infallible = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
 use longshore_cri::v1;
+use longshore_util::hex;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) use config::Places;
@@ -78,18 +79,8 @@ impl Login {
             identitytoken: &auth.identity_token,
             registrytoken: &auth.registry_token,
         };
-        hex(&Sha256::digest(serde_json::to_vec(&form).unwrap_or_default()))
+        hex::encode(&Sha256::digest(serde_json::to_vec(&form).unwrap_or_default()))
     }
-}
-
-/// Bytes in lower-case hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-        }
-        text
-    })
 }
 
 /// Logins by place; the most specific place is tried first.

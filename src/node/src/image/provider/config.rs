@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longshore_api::duration::GoDuration;
-use longshore_util::yaml;
+use longshore_util::{hex, yaml};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::image::login::{hex, normalise};
+use crate::image::login::normalise;
 
 const GROUP: &str = "kubelet.config.k8s.io/";
 const WIRE: &str = "credentialprovider.kubelet.k8s.io/";
@@ -132,7 +132,7 @@ pub(super) fn read(path: &Path, tokens: bool) -> Result<(Vec<ProviderConfig>, St
             found.push(provider);
         }
     }
-    Ok((found, format!("sha256:{}", hex(&hash.finalize()))))
+    Ok((found, format!("sha256:{}", hex::encode(&hash.finalize()))))
 }
 
 fn files(path: &Path) -> Result<Vec<PathBuf>, ProviderError> {

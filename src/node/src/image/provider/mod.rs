@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longshore_util::clock::SharedClock;
+use longshore_util::hex;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
@@ -24,7 +25,7 @@ use run::{Answer, Request, Scope};
 
 use super::backoff::add;
 use super::flight::Flights;
-use super::login::{Keyring, Login, Origin, Places, Source, covers, hex};
+use super::login::{Keyring, Login, Origin, Places, Source, covers};
 use super::metrics::ImageMetrics;
 use crate::model::DesiredPod;
 use crate::object::{FRESH, Lookup, Objects, TokenKey};
@@ -202,7 +203,7 @@ impl Providers {
         let uid = object.metadata.uid.clone().unwrap_or_default();
         let mut key = serde_json::json!([namespace, name, uid, annotations]).to_string();
         if wish.cache_type == "Token" {
-            key += &hex(&Sha256::digest(token.as_bytes()));
+            key += &hex::encode(&Sha256::digest(token.as_bytes()));
         }
         let origin = Origin { uid, namespace: namespace.to_owned(), name: name.to_owned() };
         Ok(Account { origin: Some(origin), annotations, token: Some(token), key })

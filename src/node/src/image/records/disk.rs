@@ -6,11 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use longshore_util::atomic::{self, AtomicWriteError};
+use longshore_util::hex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-
-use crate::image::login::hex;
 
 const VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 /// Older agents wrote this one; the content is the same.
@@ -138,7 +137,7 @@ impl Disk {
 }
 
 fn name(text: &str) -> String {
-    format!("sha256-{}", hex(&Sha256::digest(text.as_bytes())))
+    format!("sha256-{}", hex::encode(&Sha256::digest(text.as_bytes())))
 }
 
 fn write(path: &Path, value: &impl Serialize) -> Result<(), AtomicWriteError> {
