@@ -1,6 +1,5 @@
 //! What a node must not keep when its last pod is gone.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use longshore_cri::{CriClient, RuntimeService as _, v1};
+use longshore_host::process;
 
 use super::{Place, pods};
 use crate::tools::say;
@@ -75,9 +75,9 @@ async fn leftovers(api: &Api<Pod>, runtime: &CriClient, place: &Place) -> Result
         }
     }
     network(&mut left)?;
-    let parents = parents();
+    let living = process::all();
     for (pid, line) in shims() {
-        if parents.values().any(|parent| *parent == pid) {
+        if living.iter().any(|process| process.parent == pid) {
             left.push(format!("process {pid} and what runs below: {line}"));
         }
     }
@@ -133,30 +133,7 @@ fn forgotten_by_the_runtime() -> Result<Vec<String>> {
 /// Processes that the runtime keeps for sandboxes, as far as they stand where this thread does.
 fn shims() -> Vec<(i32, String)> {
     let here = std::fs::read_link("/proc/thread-self/ns/mnt").ok();
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        if line.contains("containerd-shim") && std::fs::read_link(entry.path().join("ns/mnt")).ok() == here {
-            found.push((pid, line));
-        }
-    }
-    found
-}
-
-/// The parent of every living process.
-fn parents() -> BTreeMap<i32, i32> {
-    let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let mut after = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        if after.next() != Some("Z")
-            && let Some(parent) = after.next().and_then(|text| text.parse().ok())
-        {
-            found.insert(pid, parent);
-        }
-    }
-    found
+    let stands_here = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok() == here;
+    let lines = process::all().into_iter().map(|process| (process.pid, process.command().join(" ")));
+    lines.filter(|(pid, line)| line.contains("containerd-shim") && stands_here(*pid)).collect()
 }

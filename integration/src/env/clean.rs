@@ -103,16 +103,9 @@ fn look(id: &str) -> BTreeMap<i32, Seen> {
     let mark = format!("longshore-{id}");
     let socket = format!("/run/{id}/");
     let mut seen = BTreeMap::new();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return seen };
-    for pid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        let mut after = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        if after.next() == Some("Z") {
-            continue;
-        }
-        let Some(parent) = after.next().and_then(|text| text.parse::<i32>().ok()) else { continue };
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line);
+    for process in longshore_host::process::all() {
+        let (pid, parent) = (process.pid, process.parent);
+        let line = process.command().join(" ");
         let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let marked = line.contains(&socket) || cgroup.contains(&mark);
         let name = pid.to_string();

@@ -61,6 +61,12 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     Some(Process { pid, parent: number(1)?, session: number(3)?, started: fields.get(19)?.parse().ok()? })
 }
 
+/// All processes that live at this moment.
+pub fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Process::read(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
 /// Now, in the unit of [`Process::started`].
 pub fn ticks_now() -> u64 {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
@@ -124,6 +130,7 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         let process = Process::read(pid).unwrap();
         assert_eq!(process.parent, i32::try_from(std::process::id()).unwrap());
+        assert!(all().contains(&process));
         assert!(process.started + 1 >= before, "{process:?} {before}");
         process.kill();
         assert!(!child.wait().unwrap().success());

@@ -39,6 +39,19 @@ async fn an_exit_code_outlives_the_container_and_the_agent() {
     assert_eq!(bench.runtime.failpoints().count("RunPodSandbox"), 1);
 }
 
+/// What the runtime does when the caller goes away in the middle of a start.
+async fn break_off(bench: &Bench, id: String) {
+    bench.runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
+    assert!(bench.runtime.exit(&id, 128));
+}
+
+/// The container comes up under the number that it had, and alone.
+async fn is_made_anew(bench: &Bench) {
+    let status = bench.until_ready("u1").await;
+    assert_eq!(status.container_statuses.as_ref().unwrap()[0].restart_count, 0);
+    assert_eq!(bench.runtime.containers().len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_start_that_was_cut_off_is_undone_and_made_anew_under_its_number() {
     let bench = Bench::new().await;
@@ -50,14 +63,10 @@ async fn a_start_that_was_cut_off_is_undone_and_made_anew_under_its_number() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let id = bench.runtime.container_id("u1", "c").unwrap();
     let bench = bench.killed().await;
-    // What the runtime does when the caller goes away in the middle of a start.
     bench.runtime.failpoints().clear(number);
-    bench.runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
-    assert!(bench.runtime.exit(&id, 128));
+    break_off(&bench, id).await;
     bench.set(&pod);
-    let status = bench.until_ready("u1").await;
-    assert_eq!(status.container_statuses.as_ref().unwrap()[0].restart_count, 0);
-    assert_eq!(bench.runtime.containers().len(), 1);
+    is_made_anew(&bench).await;
 }
 
 /// The first agent dies after it made the container, the second one in the middle of its start.
@@ -77,12 +86,9 @@ async fn a_start_that_a_second_agents_end_cut_off_is_undone_too() {
     assert_eq!(bench.runtime.failpoints().count("CreateContainer"), 1);
     let bench = bench.killed().await;
     bench.runtime.failpoints().clear(starts);
-    bench.runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
-    assert!(bench.runtime.exit(&id, 128));
+    break_off(&bench, id).await;
     bench.set(&pod);
-    let status = bench.until_ready("u1").await;
-    assert_eq!(status.container_statuses.as_ref().unwrap()[0].restart_count, 0);
-    assert_eq!(bench.runtime.containers().len(), 1);
+    is_made_anew(&bench).await;
 }
 
 /// The runtime takes its time to break off the start: the next agent finds the container created and may not start it.
@@ -105,11 +111,8 @@ async fn a_start_that_is_still_being_cut_off_is_undone_when_it_has_ended() {
     bench.set(&pod);
     tokio::time::sleep(Duration::from_secs(3)).await;
     bench.runtime.failpoints().clear(refused);
-    bench.runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
-    assert!(bench.runtime.exit(&id, 128));
-    let status = bench.until_ready("u1").await;
-    assert_eq!(status.container_statuses.as_ref().unwrap()[0].restart_count, 0);
-    assert_eq!(bench.runtime.containers().len(), 1);
+    break_off(&bench, id).await;
+    is_made_anew(&bench).await;
 }
 
 #[tokio::test(start_paused = true)]
