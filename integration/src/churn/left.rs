@@ -11,12 +11,9 @@ use longshore_cri::{CriClient, RuntimeService as _, v1};
 use longshore_host::process;
 
 use super::{Place, pods};
-use crate::tools::say;
 
 /// Until everything must be gone; a loaded machine is slow.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Until the runtime's own processes have left after it answered that all is removed.
-const LEAVING: Duration = Duration::from_secs(5);
 
 /// Deletes all pods and checks that API, runtime, pod directories, mounts, cgroups, network and processes are empty.
 pub(super) async fn leave_nothing(place: &Place) -> Result<()> {
@@ -26,16 +23,10 @@ pub(super) async fn leave_nothing(place: &Place) -> Result<()> {
     }
     let runtime = CriClient::connect(&place.endpoint, longshore_cri::ClientOptions::default())?;
     let deadline = Instant::now() + PATIENCE;
-    let mut empty_since = None;
     loop {
         let left = leftovers(&api, &runtime, place).await?;
         if left.is_empty() {
-            let forgotten = forgotten_by_the_runtime()?;
-            let since = empty_since.get_or_insert_with(Instant::now);
-            if forgotten.is_empty() || since.elapsed() > LEAVING {
-                forgotten.iter().for_each(|text| say(&format!("forgotten by the runtime: {text}")));
-                return Ok(());
-            }
+            return Ok(());
         }
         if Instant::now() > deadline {
             bail!("left over {} s after the last delete:\n{}", PATIENCE.as_secs(), left.join("\n"));
@@ -68,19 +59,14 @@ async fn leftovers(api: &Api<Pod>, runtime: &CriClient, place: &Place) -> Result
     // This thread's: only it stands in the environment.
     for line in std::fs::read_to_string("/proc/thread-self/mountinfo")?.lines() {
         let point = line.split(' ').nth(4).unwrap_or_default();
-        // /dev/shm of sandboxes and network namespaces are the runtime's.
-        let runtimes = point.contains("/io.containerd.") && !point.ends_with("/rootfs");
-        if point.starts_with(&pods) || runtimes || point.contains("/netns/") {
+        // Root file systems, /dev/shm of sandboxes and network namespaces are the runtime's.
+        if point.starts_with(&pods) || point.contains("/io.containerd.") || point.contains("/netns/") {
             left.push(format!("mount {line}"));
         }
     }
     network(&mut left)?;
-    let living = process::all();
-    for (pid, line) in shims() {
-        if living.iter().any(|process| process.parent == pid) {
-            left.push(format!("process {pid} and what runs below: {line}"));
-        }
-    }
+    // Shims that the runtime forgot, too: the agent ends those (node/src/gc/shims.rs).
+    left.extend(shims().into_iter().map(|(pid, line)| format!("process {pid}: {line}")));
     for top in ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
         pod_cgroups(&Path::new(top).join(place.cgroup_root.trim_start_matches('/')), &mut left);
     }
@@ -116,18 +102,6 @@ fn network(left: &mut Vec<String>) -> Result<()> {
     let devices = devices.lines().filter_map(|line| line.trim_start().split_once(':'));
     left.extend(devices.filter(|(name, _)| name.starts_with("veth")).map(|(name, _)| format!("device {name}")));
     Ok(())
-}
-
-/// What containerd does not know any more when it has answered that a pod is removed: a start that is cut off while the
-/// shim makes the task is finished by the shim, and nobody tells it to let go of that task (docs/scope.md). Nothing runs in
-/// it: such a shim has no process below. The agent cannot ask for more than the removal, so this is told, not held against it.
-fn forgotten_by_the_runtime() -> Result<Vec<String>> {
-    let mut found: Vec<String> = shims().into_iter().map(|(pid, line)| format!("process {pid}: {line}")).collect();
-    let table = std::fs::read_to_string("/proc/thread-self/mountinfo")?;
-    let points = table.lines().filter_map(|line| line.split(' ').nth(4));
-    let roots = points.filter(|point| point.contains("/io.containerd.") && point.ends_with("/rootfs"));
-    found.extend(roots.map(|point| format!("mount {point}")));
-    Ok(found)
 }
 
 /// Processes that the runtime keeps for sandboxes, as far as they stand where this thread does.

@@ -9,7 +9,7 @@ const TICKS: f64 = 100.0;
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// One process. The start tells it from a later one with the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
     /// Its number.
     pub pid: i32,

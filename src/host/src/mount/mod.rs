@@ -104,7 +104,16 @@ pub fn bind_fd(source: BorrowedFd<'_>, target: &Path) -> Result<(), MountError> 
 
 /// Unmounts; a place where nothing is mounted is fine.
 pub fn unmount(target: &Path) -> Result<(), MountError> {
-    match rustix::mount::unmount(target, UnmountFlags::NOFOLLOW) {
+    unmount_with(target, UnmountFlags::NOFOLLOW)
+}
+
+/// Takes a mount out of sight at once; it ends when the last process has let go of it.
+pub fn detach(target: &Path) -> Result<(), MountError> {
+    unmount_with(target, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
+}
+
+fn unmount_with(target: &Path, flags: UnmountFlags) -> Result<(), MountError> {
+    match rustix::mount::unmount(target, flags) {
         Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(()),
         Err(errno) => Err(MountError::Unmount { target: target.to_owned(), source: errno.into() }),
     }

@@ -211,6 +211,7 @@ impl Agent {
             legacy_logs: LEGACY_LOGS.into(),
             pods_folder: root.join("pods"),
             cleaning: options.cleaning,
+            endpoint: config.container_runtime_endpoint.clone(),
         }
         .start(&tasks);
         grounds::follow(&node, pressure, &table, &tasks);

@@ -4,6 +4,7 @@
 
 mod files;
 mod runtime;
+mod shims;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use longshore_cri::SharedRuntime;
 use longshore_util::Tasks;
 
+use self::shims::Shims;
 use crate::journal::Journal;
 use crate::model::PodUid;
 use crate::pod::{PodTable, Prepare};
@@ -56,6 +58,8 @@ pub struct Collector {
     pub pods_folder: PathBuf,
     /// How far it goes.
     pub cleaning: Cleaning,
+    /// The runtime's endpoint, as its own processes name it.
+    pub endpoint: String,
 }
 
 impl Collector {
@@ -76,10 +80,11 @@ impl Collector {
         self.table.sources_ready().await;
         let mut pause = FIRST_RETRY;
         let mut own = BTreeSet::new();
+        let mut shims = Shims::new(Arc::clone(&self.runtime), &self.endpoint);
         loop {
             if self.collect(&mut own).await {
                 pause = FIRST_RETRY;
-                tokio::time::sleep(PERIOD).await;
+                tokio::time::sleep(self.end_shims(&mut shims).await.unwrap_or(PERIOD)).await;
             } else {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PERIOD);
@@ -107,6 +112,21 @@ impl Collector {
         self.collect_files(own).await;
         own.retain(|uid| self.pods_folder.join(uid.as_str()).exists());
         clean
+    }
+
+    /// Ends what the runtime forgot; returns in what time to look again before the next collection.
+    async fn end_shims(&self, shims: &mut Shims) -> Option<Duration> {
+        // Where others use the runtime, too, a shim may be theirs.
+        if self.cleaning == Cleaning::OwnPods {
+            return None;
+        }
+        match shims.end_forgotten().await {
+            Ok(again) => again,
+            Err(error) => {
+                tracing::debug!(%error, "the runtime does not say what it runs");
+                None
+            }
+        }
     }
 
     /// Says whether what a pod has left on the machine may be removed.
