@@ -197,9 +197,14 @@ fn sub_paths(node: &mut Node<'_>) -> Result<()> {
     node.ensure_lives()
 }
 
-/// No CNI configuration, then no plugins.
+/// No CNI configuration when runtime and agent start, then no plugins.
 fn network(node: &mut Node<'_>) -> Result<()> {
+    node.cluster.kill_agent()?;
+    node.cluster.env().kill_containerd()?;
     node.sh("mkdir -p /run/aside; mv /etc/cni/net.d/* /run/aside")?;
+    node.cluster.env().start_containerd()?;
+    node.cluster.start_agent()?;
+    node.cluster.wait_healthy(SOON)?;
     let why = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin \
                returns error: cni plugin not initialized";
     let not_ready = format!("False {why}");

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use longshore_integration::cluster::{Cluster, ClusterOptions};
 use longshore_integration::env::{Env, NODE_ADDRESS, Process, eventually, newest};
 use longshore_integration::tools;
-use longshore_transport::pki::Authority;
+use longshore_transport::pki::{Authority, kubeadm};
 
 const SOON: Duration = Duration::from_secs(15);
 
@@ -51,10 +51,18 @@ impl Place<'_> {
 
     /// Writes a kubeconfig with something else in place of one field's value.
     fn kubeconfig(&self, name: &str, field: &str, value: &str) -> Result<()> {
+        self.kubeconfig_with(name, &[(field, value)])
+    }
+
+    /// The same for several fields.
+    fn kubeconfig_with(&self, name: &str, values: &[(&str, &str)]) -> Result<()> {
         let text = std::fs::read_to_string(self.file("node.kubeconfig"))?;
-        let lines = text.lines().map(|line| match line.split_once(':') {
-            Some((key, _)) if key.trim() == field => format!("{key}: {value}"),
-            _ => line.to_owned(),
+        let lines = text.lines().map(|line| {
+            let key = line.split_once(':').map(|(key, _)| key);
+            match values.iter().find(|(field, _)| key.is_some_and(|key| key.trim() == *field)) {
+                Some((_, value)) => format!("{}: {value}", key.unwrap_or_default()),
+                None => line.to_owned(),
+            }
         });
         std::fs::write(self.file(name), lines.collect::<Vec<_>>().join("\n"))?;
         Ok(())
@@ -120,6 +128,13 @@ fn kubeconfigs(place: &mut Place<'_>) -> Result<()> {
     place.kubeconfig("no-server", "server", &format!("https://{NODE_ADDRESS}:1"))?;
     place.kubeconfig("not-base64", "client-key-data", "'%%%'")?;
     place.kubeconfig("other-certificate", "client-certificate-data", &wrong_ca)?;
+    let past = jiff::Timestamp::now() - Duration::from_secs(2 * 365 * 24 * 3600);
+    let [certificate, key] = ["ca.crt", "ca.key"].map(|name| place.file("plane/pki").join(name));
+    let ours = Authority::from_pem(&std::fs::read_to_string(certificate)?, &std::fs::read_to_string(key)?)?;
+    let old = ours.issue(&kubeadm::node(Cluster::NODE), past)?;
+    let [certificate, key] =
+        [&old.certificate_pem, &old.key_pem].map(|pem| base64::engine::general_purpose::STANDARD.encode(pem));
+    place.kubeconfig_with("expired", &[("client-certificate-data", &certificate), ("client-key-data", &key)])?;
     std::fs::write(place.file("empty"), "")?;
     std::fs::write(place.file("noise"), [0xff; 100])?;
     let text = std::fs::read_to_string(place.file("node.kubeconfig"))?;
@@ -130,6 +145,7 @@ fn kubeconfigs(place: &mut Place<'_>) -> Result<()> {
         ("noise", "utf-8", Then::Ends),
         ("half", "kubeconfig", Then::Ends),
         ("not-base64", "client-key-data", Then::Ends),
+        ("expired", "CN=system:node:qnode-1 expired at 20", Then::TriesOn),
         ("other-certificate", "client-key-data: is not the key of users", Then::Ends),
         ("wrong-ca", "the server's certificate is not signed by clusters", Then::TriesOn),
         ("no-server", "Connection refused", Then::TriesOn),

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -31,7 +32,7 @@ pub struct Env {
     id: String,
     directory: PathBuf,
     space: Space,
-    containerd: Option<Containerd>,
+    containerd: Mutex<Option<Containerd>>,
     version: Version,
     registries: bool,
     // Held for the life of the run: a free lock means that the directory is a dead run's.
@@ -53,10 +54,9 @@ impl Env {
     }
 
     fn started(self) -> Result<Self> {
-        let mut env = self;
-        env.start_containerd()?;
-        env.import_images()?;
-        Ok(env)
+        self.start_containerd()?;
+        self.import_images()?;
+        Ok(self)
     }
 
     /// Makes the world without a running containerd.
@@ -82,7 +82,7 @@ impl Env {
             id,
             directory,
             space,
-            containerd: None,
+            containerd: Mutex::new(None),
             version,
             registries: false,
             lock: Some(lock),
@@ -164,23 +164,23 @@ impl Env {
         self.within(|| Process::spawn(name, command, log))?
     }
 
-    /// The running containerd.
-    pub fn containerd(&self) -> Result<&Containerd> {
-        self.containerd.as_ref().context("containerd is not running")
-    }
-
     /// Starts containerd (again): state and pods of an earlier one are found by it.
-    pub fn start_containerd(&mut self) -> Result<()> {
-        self.containerd = Some(Containerd::start(self)?);
+    pub fn start_containerd(&self) -> Result<()> {
+        let containerd = Containerd::start(self)?;
+        *self.slot() = Some(containerd);
         Ok(())
     }
 
     /// Kills containerd with SIGKILL; shims and containers go on.
-    pub fn kill_containerd(&mut self) -> Result<()> {
-        match self.containerd.take() {
+    pub fn kill_containerd(&self) -> Result<()> {
+        match self.slot().take() {
             Some(mut containerd) => containerd.kill(),
             None => Ok(()),
         }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Containerd>> {
+        self.containerd.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A PATH on which the chosen containerd comes first, for programs that look for one.

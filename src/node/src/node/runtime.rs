@@ -92,6 +92,7 @@ pub(super) fn start(runtime: SharedRuntime, tasks: &Tasks) -> watch::Receiver<Ru
     tasks.essential("runtime-status", async move {
         let mut fell = Instant::now();
         let mut last_ready: Option<Instant> = None;
+        let mut why = String::new();
         loop {
             let mut next = state.borrow().clone();
             let answered = tokio::select! {
@@ -99,8 +100,10 @@ pub(super) fn start(runtime: SharedRuntime, tasks: &Tasks) -> watch::Receiver<Ru
                 () = token.cancelled() => return,
                 answered = ask(&runtime, &mut next) => answered,
             };
-            if answered && next.is_ready() {
-                last_ready = Some(Instant::now());
+            match answered {
+                Ok(()) if next.is_ready() => last_ready = Some(Instant::now()),
+                Ok(()) => {}
+                Err(reason) => why = reason,
             }
             state.send_if_modified(|state| {
                 let changed = *state != next;
@@ -116,7 +119,7 @@ pub(super) fn start(runtime: SharedRuntime, tasks: &Tasks) -> watch::Receiver<Ru
             let ready = state.borrow().is_network_ready();
             let period = if !ready && fell.elapsed() < EAGER_FOR { EAGER_PERIOD } else { PERIOD };
             if last_ready.is_some_and(|last| last.elapsed() > SILENCE) {
-                state.send_if_modified(mark_silent);
+                state.send_if_modified(|state| mark_silent(state, &why));
             }
             tokio::select! {
                 biased;
@@ -128,18 +131,19 @@ pub(super) fn start(runtime: SharedRuntime, tasks: &Tasks) -> watch::Receiver<Ru
     receiver
 }
 
-/// A runtime that said it is not ready keeps its own words; one that says nothing is down.
-fn mark_silent(state: &mut RuntimeState) -> bool {
+/// A runtime that said it is not ready keeps its own words; one that says nothing is down. Upstream's message ends after
+/// "down".
+fn mark_silent(state: &mut RuntimeState, why: &str) -> bool {
     let down = state.runtime_error.is_none();
     if down {
-        tracing::warn!(silence = ?SILENCE, "the container runtime is down");
-        state.runtime_error = Some("container runtime is down".to_owned());
+        tracing::warn!(silence = ?SILENCE, error = why, "the container runtime is down");
+        state.runtime_error = Some(format!("container runtime is down: {why}"));
     }
     down
 }
 
-/// Returns whether there was an answer; without one the state is left as it was.
-async fn ask(runtime: &SharedRuntime, state: &mut RuntimeState) -> bool {
+/// Asks; without an answer the state is left as it was, and why there is none is returned.
+async fn ask(runtime: &SharedRuntime, state: &mut RuntimeState) -> Result<(), String> {
     let questions = async {
         if state.version.is_none() {
             let request = v1::VersionRequest { version: "0.1.0".to_owned() };
@@ -152,15 +156,15 @@ async fn ask(runtime: &SharedRuntime, state: &mut RuntimeState) -> bool {
     match tokio::time::timeout(DEADLINE, questions).await {
         Ok(Ok(answer)) => {
             read(&answer, state);
-            true
+            Ok(())
         }
         Ok(Err(error)) => {
             fail(state, &error);
-            false
+            Err(error.message)
         }
         Err(_) => {
             tracing::warn!("the container runtime does not answer");
-            false
+            Err(format!("no answer within {} s", DEADLINE.as_secs()))
         }
     }
 }

@@ -176,7 +176,7 @@ async fn a_silent_runtime_is_down_and_comes_back() {
     world.until(|world| world.condition("Ready")["status"] == "True").await;
     let hang = world.runtime.failpoints().set(On::rpc("Status"), Failure::Hang);
     world.until(|world| world.condition("Ready")["status"] == "False").await;
-    assert_eq!(world.condition("Ready")["message"], "container runtime is down");
+    assert_eq!(world.condition("Ready")["message"], "container runtime is down: no answer within 10 s");
     world.runtime.failpoints().clear(hang);
     world.until(|world| world.condition("Ready")["status"] == "True").await;
 }

@@ -11,7 +11,7 @@ use kube::runtime::watcher::{self, Event};
 use longshore_transport::client::brief;
 use longshore_util::Tasks;
 use longshore_util::backoff::Backoff;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::mux::Mux;
 use crate::mirror::Mirrors;
@@ -22,6 +22,9 @@ use crate::model::{PodUid, SourceKind};
 const WATCH_SECONDS: u32 = 60;
 /// Pods are listed in pages of this size, which bounds the memory of a start with many pods.
 const PAGE: u32 = 250;
+
+/// After so long without an error it is a new one: twice the longest pause and a watch's start.
+const WELL_AFTER: Duration = Duration::from_secs(45);
 
 /// Starts the source.
 pub(super) fn start(client: kube::Client, node: &str, mux: Arc<Mux>, mirrors: Option<Arc<Mirrors>>, tasks: &Tasks) {
@@ -44,21 +47,31 @@ async fn follow(client: kube::Client, config: watcher::Config, mut follower: Fol
     let api: Api<Pod> = Api::all(client);
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(15), seed);
     let mut told = String::new();
+    let mut last = Instant::now();
     // The stream never ends; made anew it lists anew, which is right in any case.
     loop {
         let mut stream = Box::pin(watcher::watcher(api.clone(), config.clone()));
         while let Some(next) = stream.next().await {
             match next {
                 Ok(event) => {
-                    if !told.is_empty() {
-                        tracing::info!("pods of the API are followed again");
-                        told.clear();
+                    // Init only says that a list is about to be asked for.
+                    if !matches!(event, Event::Init) {
+                        if !told.is_empty() {
+                            tracing::info!("pods of the API are followed again");
+                            told.clear();
+                        }
+                        backoff.reset();
                     }
-                    backoff.reset();
                     follower.take(event);
                 }
                 Err(error) => {
                     follower.failed();
+                    // A watch that nothing comes on is well, too, and says so to nobody.
+                    if last.elapsed() > WELL_AFTER {
+                        backoff.reset();
+                        told.clear();
+                    }
+                    last = Instant::now();
                     let text = brief(&error);
                     if text == told {
                         tracing::debug!(error = text, "cannot follow the pods of the API");

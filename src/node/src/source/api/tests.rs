@@ -163,6 +163,16 @@ async fn errors_never_count_as_an_empty_set() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_is_asked_less_and_less_often() {
+    let (seen, asked, tasks) = run(vec![Answer::Fail(401); 1000]);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let count = asked.lock().len();
+    assert!((5..25).contains(&count), "{count} questions in two minutes");
+    assert!(seen.take().is_empty());
+    tasks.cancel();
+}
+
+#[tokio::test(start_paused = true)]
 async fn managed_fields_are_dropped_and_mirrors_are_no_pods_of_ours() {
     let mut mirror = pod("m", "9", "i", "5");
     mirror.metadata.annotations = Some([(CONFIG_MIRROR.to_owned(), "h".to_owned())].into());
