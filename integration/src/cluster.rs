@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::env::{Env, NODE_ADDRESS, Process, eventually};
+use crate::foreign::{Foreign, Joined};
 use crate::tools;
 
 /// For each part to come up; a loaded machine is slow.
@@ -25,6 +26,8 @@ pub struct ClusterOptions {
     pub config: serde_json::Map<String, Value>,
     /// More flags of the agent.
     pub flags: Vec<String>,
+    /// An apiserver that runs already, in place of the bundled one.
+    pub foreign: Option<Foreign>,
 }
 
 /// A running node.
@@ -33,6 +36,7 @@ pub struct Cluster<'env> {
     env: &'env Env,
     options: ClusterOptions,
     plane: Option<Process>,
+    joined: Option<Joined>,
     recorder: Option<Process>,
     agent: Option<Process>,
 }
@@ -43,8 +47,11 @@ impl<'env> Cluster<'env> {
 
     /// Starts everything and waits until the node is Ready.
     pub fn start(env: &'env Env, options: ClusterOptions) -> Result<Self> {
-        let mut this = Self { env, options, plane: None, recorder: None, agent: None };
-        this.start_plane()?;
+        let mut this = Self { env, options, plane: None, joined: None, recorder: None, agent: None };
+        match this.options.foreign.clone() {
+            Some(foreign) => this.join(&foreign)?,
+            None => this.start_plane()?,
+        }
         if this.options.record {
             this.start_recorder()?;
         }
@@ -60,7 +67,38 @@ impl<'env> Cluster<'env> {
 
     /// The administrator's kubeconfig (a path inside the environment that exists outside too).
     pub fn kubeconfig(&self) -> PathBuf {
-        self.env.directory().join("admin.kubeconfig")
+        let own = || self.env.directory().join("admin.kubeconfig");
+        self.joined.as_ref().map_or_else(own, |joined| joined.admin.clone())
+    }
+
+    fn client_authority(&self) -> PathBuf {
+        let own = || self.data_dir().join("pki/ca.crt");
+        self.joined.as_ref().map_or_else(own, |joined| joined.client_authority.clone())
+    }
+
+    fn node_kubeconfig(&self) -> PathBuf {
+        let own = || self.env.directory().join("node.kubeconfig");
+        self.joined.as_ref().map_or_else(own, |joined| joined.node.clone())
+    }
+
+    /// Takes up an apiserver that is not ours. A node of our name there is somebody's.
+    fn join(&mut self, foreign: &Foreign) -> Result<()> {
+        self.joined = Some(foreign.join(self.env)?);
+        let there = self.kubectl(&["get", "node", Self::NODE, "--ignore-not-found", "-o", "name"])?;
+        ensure!(there.is_empty(), "{}: there is a node {} already", foreign.admin.display(), Self::NODE);
+        Ok(())
+    }
+
+    /// Whether the apiserver reaches the node, which exec needs.
+    pub fn is_reached_by_the_apiserver(&self) -> bool {
+        let path = format!("/api/v1/nodes/{}/proxy/healthz", Self::NODE);
+        self.joined.is_none() || self.kubectl(&["get", "--request-timeout=10s", "--raw", &path]).is_ok()
+    }
+
+    /// Ends the agent and takes the node out of an apiserver that is not ours.
+    pub fn leave(&mut self) -> Result<()> {
+        self.kill_agent()?;
+        self.kubectl(&["delete", "node", Self::NODE, "--ignore-not-found"]).map(drop)
     }
 
     /// The recorder's output.
@@ -142,7 +180,7 @@ impl<'env> Cluster<'env> {
     pub fn start_agent(&mut self) -> Result<()> {
         let directory = self.env.directory();
         let config = directory.join("kubelet.yaml");
-        let kubeconfig = directory.join("node.kubeconfig");
+        let kubeconfig = self.node_kubeconfig();
         let longshore = tools::built("longshore")?;
         if !kubeconfig.exists() {
             let mut command = Command::new(&longshore);
@@ -179,7 +217,7 @@ impl<'env> Cluster<'env> {
             "authentication": {
                 "anonymous": {"enabled": false},
                 "webhook": {"enabled": true},
-                "x509": {"clientCAFile": self.data_dir().join("pki/ca.crt")},
+                "x509": {"clientCAFile": self.client_authority()},
             },
             "authorization": {"mode": "Webhook"},
             "cgroupDriver": "cgroupfs",

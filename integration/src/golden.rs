@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::cluster::{Cluster, ClusterOptions, golden_directory};
 use crate::env::{Env, Version};
-use crate::tools;
+use crate::foreign::Foreign;
+use crate::tools::{self, say};
 
 /// The files of a recording that must not differ.
 pub const FILES: [&str; 6] = ["result.json", "object.json", "cri.json", "status.json", "events.tsv", "inside.txt"];
@@ -27,6 +28,8 @@ pub struct GoldenRun {
     pub parallel: usize,
     /// Another agent that takes the kubelet's flags.
     pub agent: Vec<String>,
+    /// An apiserver that runs already, in place of the bundled one.
+    pub foreign: Option<Foreign>,
 }
 
 /// The outcome: how the cases went and what differs.
@@ -50,19 +53,34 @@ pub fn run(options: &GoldenRun) -> Result<GoldenOutcome> {
     drop(std::fs::remove_dir_all(&output));
     std::fs::create_dir_all(&output)?;
     let env = Env::start(options.version)?;
-    let cluster =
-        Cluster::start(&env, ClusterOptions { record: true, agent: options.agent.clone(), ..Default::default() })?;
+    let mut cluster = Cluster::start(
+        &env,
+        ClusterOptions {
+            record: true,
+            agent: options.agent.clone(),
+            foreign: options.foreign.clone(),
+            ..Default::default()
+        },
+    )?;
+    let mut files = FILES.to_vec();
+    if !cluster.is_reached_by_the_apiserver() {
+        say("the apiserver does not reach the node: what is seen inside of containers is not compared");
+        files.retain(|file| *file != "inside.txt");
+    }
     let mut text = record(&cluster, &golden, &output, &cases, options.parallel)?;
     drop(std::fs::copy(env.directory().join("logs/agent.log"), output.join("agent.log")));
     drop(std::fs::copy(env.directory().join("logs/plane.log"), output.join("plane.log")));
     drop(std::fs::copy(cluster.calls(), output.join("calls.jsonl")));
+    if options.foreign.is_some() {
+        cluster.leave()?;
+    }
 
     let recorded = golden.join(options.version.recordings());
-    let (same, differences) = compare(&recorded, &output, &cases)?;
+    let (same, differences) = compare(&recorded, &output, &cases, &files)?;
     text.push_str(&differences);
     let mut differing = Vec::new();
     for case in cases.iter().filter(|_| !same) {
-        if !compare(&recorded, &output, std::slice::from_ref(case))?.0 {
+        if !compare(&recorded, &output, std::slice::from_ref(case), &files)?.0 {
             differing.push(case.clone());
         }
     }
@@ -85,11 +103,11 @@ pub fn run_twice(options: &GoldenRun) -> Result<GoldenOutcome> {
 }
 
 /// Whether the recordings are the same, and the comparison's text.
-fn compare(recorded: &Path, output: &Path, cases: &[String]) -> Result<(bool, String)> {
+fn compare(recorded: &Path, output: &Path, cases: &[String], files: &[&str]) -> Result<(bool, String)> {
     let pattern = format!("^({})$", cases.join("|"));
     let mut diff = Command::new(tools::python()?.join("python"));
     diff.arg(golden_directory().join("golden.py")).arg("diff").arg(recorded).arg(output);
-    diff.args(["--only", &pattern, "--most", "80", "--files"]).args(FILES);
+    diff.args(["--only", &pattern, "--most", "80", "--files"]).args(files);
     let outcome = diff.output().context("compare recordings")?;
     let mut text = String::from_utf8_lossy(&outcome.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&outcome.stderr));

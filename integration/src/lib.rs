@@ -13,6 +13,7 @@
 pub mod churn;
 pub mod cluster;
 pub mod env;
+pub mod foreign;
 pub mod golden;
 pub mod machine;
 pub mod registry;

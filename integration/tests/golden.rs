@@ -14,7 +14,7 @@ const LEAST: usize = 40;
 fn cases_are_as_recorded(version: Version, only: Vec<String>, parallel: usize) {
     assert!(only.len() >= LEAST, "{only:?}");
     let wanted = only.len();
-    let outcome = run_twice(&GoldenRun { version, only, parallel, agent: Vec::new() }).unwrap();
+    let outcome = run_twice(&GoldenRun { version, only, parallel, agent: Vec::new(), foreign: None }).unwrap();
     assert!(outcome.differing.is_empty(), "{}\nrecordings: {}", outcome.text, outcome.directory.display());
     assert_eq!(outcome.cases.len(), wanted);
 }

@@ -4,6 +4,8 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 /// Shape of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -37,9 +39,24 @@ pub(crate) fn start(format: LogFormat, verbosity: u32, quiet: bool) {
         LogFormat::Json => subscriber.json().try_init().is_ok(),
         LogFormat::Text => {
             let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            subscriber.with_ansi(colour).try_init().is_ok()
+            let subscriber = subscriber.with_ansi(colour);
+            if level == "warn" {
+                subscriber.with_timer(Clock).with_target(false).try_init().is_ok()
+            } else {
+                subscriber.try_init().is_ok()
+            }
         }
     };
+}
+
+/// The time of day, set in like the lines of a command's progress, between which its warnings stand.
+#[derive(Debug)]
+struct Clock;
+
+impl FormatTime for Clock {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        write!(writer, "  {}", jiff::Zoned::now().strftime("%H:%M:%S"))
+    }
 }
 
 #[derive(Debug)]

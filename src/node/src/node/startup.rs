@@ -56,6 +56,9 @@ pub enum StartupError {
     Kernel(String),
 }
 
+/// As many open files serve some thousand pods.
+const ENOUGH_FILES: u64 = 8192;
+
 /// Does it all. Blocking; call it before the runtime is busy.
 pub fn prepare(options: &StartupOptions) -> Result<(), StartupError> {
     if options.cgroup_v1 && options.fail_cgroup_v1 {
@@ -69,11 +72,21 @@ pub fn prepare(options: &StartupOptions) -> Result<(), StartupError> {
     directories(options)?;
     kernel(options)?;
     if let Err(error) = tune::set_own_oom_score(&options.machine_root, options.oom_score_adj) {
-        tracing::warn!(%error, score = options.oom_score_adj, "own oom_score_adj not set");
+        tracing::warn!(
+            %error, score = options.oom_score_adj,
+            "the kernel may end the agent when memory runs out: it does not let the agent set its own oom_score_adj"
+        );
     }
     match tune::set_open_files(options.max_open_files) {
         Ok(have) if have < options.max_open_files => {
-            tracing::warn!(have, wanted = options.max_open_files, "open files: the hard limit allows no more");
+            let wanted = options.max_open_files;
+            let text = "fewer open files than configured: the machine's hard limit allows no more";
+            // Upstream's default is far beyond what an agent opens.
+            if have < ENOUGH_FILES {
+                tracing::warn!(have, wanted, "{text}");
+            } else {
+                tracing::info!(have, wanted, "{text}");
+            }
         }
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, limit = options.max_open_files, "limit of open files not raised"),
