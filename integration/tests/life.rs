@@ -21,6 +21,7 @@ fn all_promises_hold(version: Version) {
         .and_then(|()| hung_hook(&cluster))
         .and_then(|()| forced(&cluster))
         .and_then(|()| shorter(&cluster))
+        .and_then(|()| read_only_below(&cluster))
         .and_then(|()| stays_ready(&mut cluster));
     let log = cluster.agent().map(|agent| agent.tail()).unwrap_or_default();
     outcome.map_err(|error| format!("{error:#}\nagent:\n{log}")).unwrap();
@@ -177,4 +178,38 @@ fn stays_ready(cluster: &mut Cluster<'_>) -> Result<()> {
     let is_ready = shows(cluster, "steady", ".status.conditions[?(@.type==\"Ready\")].status")?;
     ensure!(is_ready == "True" && shows(cluster, "steady", since)? == before, "the pod was not ready for a while");
     cluster.kubectl(&["delete", "pod", "steady", "--timeout=30s"]).map(drop)
+}
+
+/// A read-only mount with another mount below it, which is read-only too where that was asked for and the runtime can.
+fn read_only_below(cluster: &Cluster<'_>) -> Result<()> {
+    let folder = "/var/lib/read-only-below";
+    let script = format!("mkdir -p {folder}/sub; mount -t tmpfs tmpfs {folder}/sub; touch {folder}/sub/there");
+    cluster.env().run(std::process::Command::new("sh").args(["-ec", &script]))?;
+    let able = cluster.kubectl(&[
+        "get",
+        "node",
+        Cluster::NODE,
+        "-o",
+        "jsonpath={.status.runtimeHandlers[?(@.name==\"\")].features.recursiveReadOnlyMounts}",
+    ])? == "true";
+    let volumes = json!({"volumes": [{"name": "v", "hostPath": {"path": folder}}], "terminationGracePeriodSeconds": 1});
+    let mounts = |mode: &str| json!({"volumeMounts": [{"name": "v", "mountPath": "/v", "readOnly": true, "recursiveReadOnly": mode}]});
+    create(cluster, "rro-maybe", &volumes, &mounts("IfPossible"), IDLE)?;
+    wait_ready(cluster, "rro-maybe")?;
+    let shown = shows(cluster, "rro-maybe", ".status.containerStatuses[0].volumeMounts[0].recursiveReadOnly")?;
+    ensure!(shown == if able { "Enabled" } else { "Disabled" }, "shown as {shown:?}, able: {able}");
+    let write = "test -e /v/sub/there && touch /v/sub/x 2>/dev/null && echo written || echo refused";
+    let wrote = cluster.kubectl(&["exec", "rro-maybe", "--", "sh", "-c", write])?;
+    ensure!(wrote.trim() == if able { "refused" } else { "written" }, "a write below was {wrote:?}, able: {able}");
+    create(cluster, "rro-must", &volumes, &mounts("Enabled"), IDLE)?;
+    if able {
+        wait_ready(cluster, "rro-must")?;
+    } else {
+        let told = || {
+            let path = ".status.containerStatuses[0].state.waiting.message";
+            shows(cluster, "rro-must", path).is_ok_and(|text| text.contains("not supported by the runtime"))
+        };
+        eventually("a wish that the runtime cannot do is refused in words", Duration::from_secs(20), told)?;
+    }
+    cluster.kubectl(&["delete", "pod", "rro-maybe", "rro-must", "--timeout=30s"]).map(drop)
 }

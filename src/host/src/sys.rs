@@ -8,7 +8,7 @@ use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
 /// Heaps of the allocator for all threads together. Its default of eight per core spreads an agent's few objects over
 /// pages of many half-empty heaps.
-const ARENAS: libc::c_int = 2;
+const ARENAS: libc::c_int = 1;
 
 /// Sets the allocator up for a small process. Call it before the first thread starts: heaps made before stay.
 #[expect(unsafe_code, reason = "the allocator's knob has no safe face")]

@@ -90,7 +90,7 @@ fn status(input: &Input<'_>, spec: &PodSpec, wanted: &Wanted<'_>, old: Option<&C
         status.last_state = Some(observed(input, wanted, last, None).state.unwrap_or_default());
     }
     show_failure(input, spec, wanted, facts.first().copied(), &mut status);
-    status.volume_mounts = mounts(wanted.mounts, input.recursive_read_only);
+    status.volume_mounts = mounts(wanted.mounts, input.recursive_read_only, old);
     set_probes(input, wanted, &mut status);
     status
 }
@@ -267,16 +267,25 @@ fn show_failure(
     status.state = Some(waiting(&failure.reason, &failure.message));
 }
 
-fn mounts(mounts: &[VolumeMount], recursive: bool) -> Option<Vec<VolumeMountStatus>> {
+/// What a mount came to; where it is not known whether the runtime can do a wish it stays as it was shown.
+fn mounts(
+    mounts: &[VolumeMount],
+    recursive: Option<bool>,
+    old: Option<&ContainerStatus>,
+) -> Option<Vec<VolumeMountStatus>> {
     if mounts.is_empty() {
         return None;
     }
+    let shown = |path: &str| {
+        let old = old?.volume_mounts.as_ref()?.iter().find(|old| old.mount_path == path)?;
+        Some(old.recursive_read_only.as_deref() == Some("Enabled"))
+    };
     let one = |mount: &VolumeMount| {
         let read_only = mount.read_only.unwrap_or(false);
         let wished = mount.recursive_read_only.as_deref();
         let effective = match wished {
             Some("Enabled") => "Enabled",
-            Some("IfPossible") if recursive => "Enabled",
+            Some("IfPossible") if recursive.or_else(|| shown(&mount.mount_path)).unwrap_or(false) => "Enabled",
             _ => "Disabled",
         };
         VolumeMountStatus {

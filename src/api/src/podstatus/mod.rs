@@ -58,8 +58,8 @@ pub struct Input<'a> {
     pub may_run: bool,
     /// The agent ended the pod for this reason (eviction, deadline, shutdown).
     pub verdict: Option<&'a Verdict>,
-    /// The runtime can make mounts read-only recursively.
-    pub recursive_read_only: bool,
+    /// The runtime can make mounts read-only recursively; `None` = not known yet.
+    pub recursive_read_only: Option<bool>,
     /// Now.
     pub now: Timestamp,
 }

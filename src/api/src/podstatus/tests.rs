@@ -64,7 +64,7 @@ impl Scene {
             is_terminal: self.is_terminal,
             may_run: self.may_run,
             verdict: self.verdict.as_ref(),
-            recursive_read_only: false,
+            recursive_read_only: Some(false),
             now: at(100),
         })
     }

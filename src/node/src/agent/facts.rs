@@ -33,7 +33,6 @@ pub(super) fn read(options: &AgentOptions, node: &NodeHandle, cgroup_v2: bool) -
         extra_masked: throttle_folders(Path::new("/sys/devices/system/cpu")),
         host_ips: addresses.iter().map(ToString::to_string).collect(),
         allocatable: node.capacity().allocatable_amounts(),
-        recursive_read_only: false,
     }
 }
 

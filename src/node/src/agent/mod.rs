@@ -176,7 +176,6 @@ impl Agent {
                 clock: Arc::clone(&options.clock),
                 legacy_logs: LEGACY_LOGS.into(),
                 restart_cap: options.restart_cap(),
-                recursive_read_only: false,
                 host_ips: hands.host_ips(),
             },
             found,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use longshore_api::{dns, qos};
 use longshore_cri::v1;
 use parking_lot::Mutex;
@@ -162,6 +162,12 @@ impl Hands {
     }
 }
 
+/// The runtime class that a pod names.
+fn class(pod: &DesiredPod) -> Option<&str> {
+    let class = pod.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
+    class.filter(|class| !class.is_empty())
+}
+
 fn failure(error: ConfigError) -> Failure {
     Failure::new(error.reason, error.message)
 }
@@ -202,13 +208,13 @@ impl Prepare for Hands {
     }
 
     async fn runtime_handler(&self, pod: &DesiredPod) -> Result<String, Failure> {
-        let class = pod.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
-        let Some(class) = class.filter(|class| !class.is_empty()) else {
+        let Some(class) = class(pod) else {
             return self.users.check(pod, "").map(|()| String::new());
         };
         match self.objects.runtime_class(class, object::FRESH).await {
             object::Lookup::Found(found) => {
                 self.users.check(pod, &found.handler)?;
+                self.users.learn(class, &found.handler);
                 Ok(found.handler.clone())
             }
             object::Lookup::Missing => {
@@ -217,6 +223,13 @@ impl Prepare for Hands {
             object::Lookup::Failed(message) => {
                 Err(Failure::new("FailedCreatePodSandBox", format!("failed to lookup RuntimeClass {class}: {message}")))
             }
+        }
+    }
+
+    fn recursive_read_only(&self, pod: &DesiredPod) -> Option<bool> {
+        match class(pod) {
+            None => Some(self.users.recursive_read_only("")),
+            Some(class) => Some(self.users.recursive_read_only(&self.users.handler(class)?)),
         }
     }
 
@@ -242,6 +255,13 @@ impl Prepare for Hands {
         let hosts = self.hosts(pod, request.pod_ips)?;
         let termination = files::termination(&facts.pod_dir(pod.uid.as_str()), &container)
             .map_err(|error| Failure::new(config::CONFIG_ERROR, format!("termination message file: {error}")))?;
+        // Not asked for by most: their class need not be known.
+        let asked = |mount: &VolumeMount| mount.recursive_read_only.as_deref().is_some_and(|mode| mode != "Disabled");
+        let recursive_read_only = if container.volume_mounts.iter().flatten().any(asked) {
+            self.users.recursive_read_only(&self.runtime_handler(pod).await?)
+        } else {
+            false
+        };
         let mounts = config::mounts(&config::MountInput {
             container: &container,
             volumes: &mounted.volumes,
@@ -249,7 +269,7 @@ impl Prepare for Hands {
             images: &images,
             hosts: hosts.as_deref(),
             termination: termination.as_deref(),
-            recursive_read_only: facts.recursive_read_only,
+            recursive_read_only,
         })
         .map_err(failure)?;
         let mut made = config::container_config(&config::ContainerInput {

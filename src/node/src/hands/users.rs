@@ -1,7 +1,10 @@
 //! Pods with users of their own: their range of ids goes into everything that the runtime is asked for, and where the
 //! runtime would not keep to it, the pod is refused rather than run with the host's users.
 
+use std::collections::BTreeMap;
+
 use longshore_cri::v1;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::model::DesiredPod;
@@ -16,11 +19,31 @@ const REASON: &str = "FailedCreatePodSandBox";
 pub(super) struct Users {
     ranges: UserRanges,
     runtime: watch::Receiver<RuntimeState>,
+    /// Handlers of classes that pods have named.
+    classes: Mutex<BTreeMap<String, String>>,
 }
 
 impl Users {
     pub(super) fn new(ranges: UserRanges, runtime: watch::Receiver<RuntimeState>) -> Self {
-        Self { ranges, runtime }
+        Self { ranges, runtime, classes: Mutex::default() }
+    }
+
+    /// Notes which handler a class names.
+    pub(super) fn learn(&self, class: &str, handler: &str) {
+        let mut classes = self.classes.lock();
+        if classes.get(class).is_none_or(|known| known != handler) {
+            classes.insert(class.to_owned(), handler.to_owned());
+        }
+    }
+
+    /// The handler of a class, once a pod has named it.
+    pub(super) fn handler(&self, class: &str) -> Option<String> {
+        self.classes.lock().get(class).cloned()
+    }
+
+    /// Whether a handler makes mounts below a read-only mount read-only, too.
+    pub(super) fn recursive_read_only(&self, handler: &str) -> bool {
+        self.runtime.borrow().handlers.iter().any(|known| known.name == handler && known.recursive_read_only_mounts)
     }
 
     /// Refuses a pod that wants its own users where a handler has none to give.
@@ -97,7 +120,7 @@ mod tests {
         let handlers = ["", "vm"]
             .map(|name| RuntimeHandler {
                 name: name.to_owned(),
-                recursive_read_only_mounts: false,
+                recursive_read_only_mounts: name == "vm",
                 user_namespaces: can && name.is_empty(),
             })
             .to_vec();
@@ -121,6 +144,16 @@ mod tests {
         let mut made = config::sandbox_config(pod, 0, "/p", &config::NodeFacts::default()).unwrap().config;
         users.put_into_sandbox(pod, &mut made).unwrap();
         made.linux.unwrap().security_context.unwrap().namespace_options.unwrap().userns_options.unwrap()
+    }
+
+    #[test]
+    fn what_a_handler_can_is_known_once_its_class_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = users(folder.path(), true);
+        assert!(users.recursive_read_only("vm") && !users.recursive_read_only("") && !users.recursive_read_only("gpu"));
+        assert_eq!(users.handler("strong"), None);
+        users.learn("strong", "vm");
+        assert_eq!(users.handler("strong").as_deref(), Some("vm"));
     }
 
     #[test]

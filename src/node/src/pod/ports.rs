@@ -74,6 +74,9 @@ pub trait Prepare: Send + Sync + Debug + 'static {
     /// The handler of the runtime that the pod's class names; empty = the usual one.
     async fn runtime_handler(&self, pod: &DesiredPod) -> Result<String, Failure>;
 
+    /// Whether the pod's handler can make mounts below a read-only mount read-only, too; `None` = not known yet.
+    fn recursive_read_only(&self, pod: &DesiredPod) -> Option<bool>;
+
     /// Builds the sandbox's configuration; with `tell`, what its owner should know goes out as events.
     async fn sandbox_config(&self, pod: &DesiredPod, attempt: u32, tell: bool)
     -> Result<v1::PodSandboxConfig, Failure>;

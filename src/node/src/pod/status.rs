@@ -106,7 +106,7 @@ impl Worker {
             is_terminal: down,
             may_run: !down,
             verdict: verdict.as_ref(),
-            recursive_read_only: self.cx.options.recursive_read_only,
+            recursive_read_only: self.cx.options.prepare.recursive_read_only(&self.desired),
             now,
         });
         if status.start_time.is_none() {

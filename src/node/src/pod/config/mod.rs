@@ -76,8 +76,6 @@ pub struct NodeFacts {
     pub host_ips: Vec<String>,
     /// What the node gives to pods.
     pub allocatable: Amounts,
-    /// Whether the runtime's default handler can mount read-only recursively.
-    pub recursive_read_only: bool,
 }
 
 impl NodeFacts {

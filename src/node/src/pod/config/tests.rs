@@ -284,7 +284,7 @@ fn sub_paths_stay_inside() {
 #[test]
 fn mounts_refuse_unknown_volumes_and_unprivileged_propagation() {
     let volumes = BTreeMap::from([("v".to_owned(), VolumeFact { path: "/h".into(), read_only: false })]);
-    let build = |mount: Value| {
+    let build_where = |recursive_read_only: bool, mount: Value| {
         let container: Container = serde_json::from_value(json!({"name": "c", "volumeMounts": [mount]})).unwrap();
         mounts(&MountInput {
             container: &container,
@@ -293,16 +293,23 @@ fn mounts_refuse_unknown_volumes_and_unprivileged_propagation() {
             images: &BTreeMap::new(),
             hosts: Some(Path::new("/hosts")),
             termination: None,
-            recursive_read_only: false,
+            recursive_read_only,
         })
         .map_err(|error| error.message)
     };
+    let build = |mount: Value| build_where(false, mount);
     assert_eq!(
         build(json!({"name": "x", "mountPath": "/x"})).unwrap_err(),
         "cannot find volume \"x\" to mount into container \"c\""
     );
     assert!(build(json!({"name": "v", "mountPath": "/x", "mountPropagation": "Bidirectional"})).is_err());
     assert!(build(json!({"name": "v", "mountPath": "/x", "readOnly": true, "recursiveReadOnly": "Enabled"})).is_err());
+    for (supported, mode, want) in
+        [(true, "Enabled", true), (true, "IfPossible", true), (false, "IfPossible", false), (true, "Disabled", false)]
+    {
+        let mount = json!({"name": "v", "mountPath": "/x", "readOnly": true, "recursiveReadOnly": mode});
+        assert_eq!(build_where(supported, mount).unwrap()[0].recursive_read_only, want, "{mode} {supported}");
+    }
     // A container that brings its own hosts file keeps it.
     assert_eq!(build(json!({"name": "v", "mountPath": "/etc/hosts"})).unwrap().len(), 1);
     assert_eq!(build(json!({"name": "v", "mountPath": "rel"})).unwrap()[0].container_path, "/rel");

@@ -85,6 +85,10 @@ impl Prepare for Hands {
         }
     }
 
+    fn recursive_read_only(&self, _pod: &DesiredPod) -> Option<bool> {
+        Some(false)
+    }
+
     async fn runtime_handler(&self, _pod: &DesiredPod) -> Result<String, Failure> {
         Ok(String::new())
     }
@@ -267,7 +271,6 @@ impl Bench {
                 clock: Arc::clone(&clock),
                 legacy_logs: folder.path().join("links"),
                 restart_cap: Duration::ZERO,
-                recursive_read_only: false,
                 host_ips: Arc::new(arc_swap::ArcSwap::from_pointee(vec!["192.168.0.1".into()])),
             },
             found,

@@ -71,8 +71,6 @@ pub struct PodTableOptions {
     pub legacy_logs: PathBuf,
     /// Cap of the restart delay (`crashLoopBackOff.maxContainerRestartPeriod`).
     pub restart_cap: Duration,
-    /// Whether the runtime can make mounts read-only recursively.
-    pub recursive_read_only: bool,
     /// The node's addresses, primary first; may change while the agent runs.
     pub host_ips: Arc<arc_swap::ArcSwap<Vec<String>>>,
 }
