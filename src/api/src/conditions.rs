@@ -23,6 +23,11 @@ pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// An exit took the whole pod back to its beginning, and that is not finished yet.
 pub const ALL_RESTARTING: &str = "AllContainersRestarting";
 
+/// Another size is asked for and was not granted.
+pub const RESIZE_PENDING: &str = "PodResizePending";
+/// Another size was granted and is being put into effect.
+pub const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
+
 /// Says whether a condition is the agent's alone.
 pub fn is_owned(kind: &str) -> bool {
     matches!(
@@ -32,8 +37,8 @@ pub fn is_owned(kind: &str) -> bool {
             | READY
             | CONTAINERS_READY
             | SCHEDULED
-            | "PodResizePending"
-            | "PodResizeInProgress"
+            | RESIZE_PENDING
+            | RESIZE_IN_PROGRESS
             | ALL_RESTARTING
     )
 }
@@ -58,6 +63,16 @@ pub struct Facts<'a> {
 /// The condition of a pod that has a rule by which all its containers restart.
 pub fn all_restarting(now: bool) -> PodCondition {
     condition(ALL_RESTARTING, now, now.then_some("RestartAllContainersStarted"), None)
+}
+
+/// The condition of a pod whose new size is not granted.
+pub fn resize_pending(reason: &str, message: &str) -> PodCondition {
+    condition(RESIZE_PENDING, true, Some(reason), Some(message.to_owned()))
+}
+
+/// The condition of a pod whose new size is being put into effect, with what is in the way.
+pub fn resize_in_progress(error: Option<&str>) -> PodCondition {
+    condition(RESIZE_IN_PROGRESS, true, error.map(|_| "Error"), error.map(str::to_owned))
 }
 
 /// Computes the owned conditions, without times and generation.

@@ -20,6 +20,7 @@ pub mod placement;
 pub mod podstatus;
 pub mod qos;
 pub mod quantity;
+pub mod resize;
 pub mod resources;
 pub mod restart;
 pub mod security;

@@ -2,6 +2,7 @@
 //! Works on raw JSON so that fields of newer versions pass through untouched.
 
 mod container;
+mod pod_level;
 mod status;
 mod tidy;
 mod volume;
@@ -44,6 +45,7 @@ pub fn pod(pod: &mut Value) {
             }
         }
     }
+    pod_level::requests(spec);
 }
 
 /// `serviceAccount` is the old name of `serviceAccountName`; both are shown, the new one wins.

@@ -211,7 +211,7 @@ fn observed(
         restart_count,
         state: Some(state),
         last_state: Some(old.and_then(|old| inherited_last(old, fact, input)).unwrap_or_default()),
-        resources: Some(ResourceRequirements { claims: None, ..wanted.resources.cloned().unwrap_or_default() }),
+        resources: Some(resources_of(wanted, fact)),
         allocated_resources: requests.filter(|requests| !requests.is_empty()),
         user: fact.user.as_ref().map(|user| ContainerUser {
             linux: Some(LinuxContainerUser {
@@ -221,6 +221,16 @@ fn observed(
             }),
         }),
         ..ContainerStatus::default()
+    }
+}
+
+/// The size in force, as the runtime shows it where it does.
+fn resources_of(wanted: &Wanted<'_>, fact: &ContainerFact) -> ResourceRequirements {
+    let own = fact.in_force.as_ref().or(wanted.resources).cloned().unwrap_or_default();
+    let own = ResourceRequirements { claims: None, ..own };
+    match (&fact.state, &fact.actual) {
+        (ContainerFactState::Running { .. }, Some(actual)) => actual.shown(own),
+        _ => own,
     }
 }
 

@@ -8,23 +8,25 @@
 mod containers;
 mod ends;
 mod messages;
+mod resize;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{HostIP, Pod, PodCondition, PodIP, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{HostIP, Pod, PodCondition, PodIP, PodSpec, PodStatus, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Raw;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::conditions;
 use crate::phase::{self, Phase};
 use crate::qos;
-use crate::resources::{self, Side};
+use crate::resources::{self, Actual, Side};
 
 pub use ends::{finish, rejected};
 pub use messages::bound_messages;
+pub use resize::{Resize, ResizePending, ResizeProgress};
 
 /// The reason of a container whose end nobody saw.
 pub const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
@@ -60,12 +62,14 @@ pub struct Input<'a> {
     pub verdict: Option<&'a Verdict>,
     /// The runtime can make mounts read-only recursively; `None` = not known yet.
     pub recursive_read_only: Option<bool>,
+    /// What becomes of another size that is asked for.
+    pub resize: &'a Resize,
     /// Now.
     pub now: Timestamp,
 }
 
 /// One container as observed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ContainerFact {
     /// Its name in the spec.
     pub name: String,
@@ -83,6 +87,10 @@ pub struct ContainerFact {
     pub image_id: String,
     /// Identity of the first process, where the runtime tells it.
     pub user: Option<UserFact>,
+    /// The size that it was last given; `None` = what the pod was granted.
+    pub in_force: Option<ResourceRequirements>,
+    /// The size that the runtime shows.
+    pub actual: Option<Actual>,
 }
 
 /// What a container does.
@@ -161,7 +169,8 @@ pub fn compose(input: &Input<'_>) -> PodStatus {
     let spec = input.pod.spec.as_ref().unwrap_or(&no_spec);
     let api = input.pod.status.as_ref().unwrap_or(&empty);
     let before = input.previous.unwrap_or(api);
-    let generation = input.pod.metadata.generation.filter(|generation| *generation != 0);
+    let generation =
+        input.resize.undecided_since.or(input.pod.metadata.generation).filter(|generation| *generation != 0);
 
     let parts = containers::all(input, spec, before);
     let mut status = PodStatus {
@@ -172,6 +181,7 @@ pub fn compose(input: &Input<'_>) -> PodStatus {
         extended_resource_claim_status: api.extended_resource_claim_status.clone(),
         start_time: before.start_time.clone().or_else(|| Some(Time(whole_second(input.now)))),
         allocated_resources: allocated(spec),
+        resources: resize::in_force(input.resize.in_force.as_ref().unwrap_or(spec), qos::of(input.pod)),
         ..PodStatus::default()
     };
     set_addresses(&mut status, input, spec, before);
@@ -195,6 +205,7 @@ pub fn compose(input: &Input<'_>) -> PodStatus {
     });
     let known: Vec<PodCondition> = before.conditions.iter().chain(&api.conditions).flatten().cloned().collect();
     conditions::stamp(&mut owned, &known, generation, input.now);
+    let owned: Vec<PodCondition> = resize::conditions(input, &known).into_iter().chain(owned).collect();
     let held_back = hold_back(&mut status, input, phase, before);
     status.conditions = Some(merge_conditions(others, owned, input, generation, held_back));
 

@@ -1,6 +1,7 @@
 //! Sums of requests and limits and what the kernel is told: cpu shares and quota, memory limits, OOM scores.
 //! All maths in integers: thousandths of a cpu and bytes.
 
+mod actual;
 mod oom;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use crate::qos::Qos;
 use crate::quantity::Quantity;
 use crate::restart::is_sidecar;
 
+pub use actual::Actual;
 pub use oom::oom_score_adj;
 
 /// Resource name of processors.
@@ -74,9 +76,14 @@ pub fn of_container(container: &Container, side: Side) -> Amounts {
     side.of(container.resources.as_ref())
 }
 
-/// Sums a pod without its overhead: app containers and sidecars add up; a plain init container counts with the sidecars
-/// that run beside it, where that is more. Cpu, memory and huge pages set on the pod itself take the place of the sum.
-pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
+/// Says whether a resource can be asked for by a pod as a whole.
+pub fn is_pod_level(name: &str) -> bool {
+    name == CPU || name == MEMORY || name.starts_with("hugepages-")
+}
+
+/// Sums the containers of a pod: app containers and sidecars add up; a plain init container counts with the sidecars that
+/// run beside it, where that is more.
+pub fn of_containers(spec: &PodSpec, side: Side) -> Amounts {
     let mut sum = Amounts::new();
     for container in &spec.containers {
         add(&mut sum, &of_container(container, side));
@@ -95,11 +102,13 @@ pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
         raise(&mut init, &own);
     }
     raise(&mut sum, &init);
-    for (name, amount) in side.of(spec.resources.as_ref()) {
-        if name == CPU || name == MEMORY || name.starts_with("hugepages-") {
-            sum.insert(name, amount);
-        }
-    }
+    sum
+}
+
+/// Sums a pod without its overhead. Cpu, memory and huge pages set on the pod itself take the place of the containers' sum.
+pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
+    let mut sum = of_containers(spec, side);
+    sum.extend(side.of(spec.resources.as_ref()).into_iter().filter(|(name, _)| is_pod_level(name)));
     sum
 }
 
@@ -169,9 +178,16 @@ fn linux(requests: &Amounts, limits: &Amounts, policy: CpuPolicy) -> LinuxResour
     out
 }
 
-/// Returns what the runtime is told of one container.
-pub fn container_linux(container: &Container, policy: CpuPolicy) -> LinuxResources {
-    linux(&of_container(container, Side::Requests), &of_container(container, Side::Limits), policy)
+/// Returns what the runtime is told of one container. A container without a limit of its own is bound like the whole pod.
+pub fn container_linux(spec: &PodSpec, container: &Container, policy: CpuPolicy) -> LinuxResources {
+    let mut limits = of_container(container, Side::Limits);
+    for (name, limit) in Side::Limits.of(spec.resources.as_ref()) {
+        let own = limits.get(&name).is_some_and(|own| !own.is_zero());
+        if !own && (name == CPU || name == MEMORY) {
+            limits.insert(name, limit);
+        }
+    }
+    linux(&of_container(container, Side::Requests), &limits, policy)
 }
 
 /// Returns what the runtime is told of the whole pod; the overhead travels apart.

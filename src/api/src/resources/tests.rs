@@ -25,8 +25,8 @@ fn recorded_burstable_pod() {
         sandbox_linux(&spec, policy),
         LinuxResources { cpu_shares: 307, cpu_quota: 0, cpu_period: 100_000, memory_limit: 52_428_800 }
     );
-    assert_eq!(container_linux(&spec.containers[0], policy).cpu_shares, 102);
-    assert_eq!(container_linux(&spec.containers[1], policy).memory_limit, 0);
+    assert_eq!(container_linux(&spec, &spec.containers[0], policy).cpu_shares, 102);
+    assert_eq!(container_linux(&spec, &spec.containers[1], policy).memory_limit, 0);
     assert_eq!(
         pod_cgroup(&spec, Qos::Burstable, policy),
         PodCgroup { cpu_shares: 307, cpu_quota: None, cpu_period: 100_000, memory_limit: None }
@@ -40,7 +40,7 @@ fn recorded_guaranteed_pod() {
         "requests": {"cpu": "250m", "memory": "32Mi"}, "limits": {"cpu": "250m", "memory": "32Mi"}}}]}));
     let policy = CpuPolicy::default();
     assert_eq!(
-        container_linux(&spec.containers[0], policy),
+        container_linux(&spec, &spec.containers[0], policy),
         LinuxResources { cpu_shares: 256, cpu_quota: 25_000, cpu_period: 100_000, memory_limit: 33_554_432 }
     );
     assert_eq!(
@@ -48,7 +48,7 @@ fn recorded_guaranteed_pod() {
         PodCgroup { cpu_shares: 256, cpu_quota: Some(25_000), cpu_period: 100_000, memory_limit: Some(33_554_432) }
     );
     let none = CpuPolicy { quota: false, period: PERIOD };
-    assert_eq!(container_linux(&spec.containers[0], none).cpu_period, 0);
+    assert_eq!(container_linux(&spec, &spec.containers[0], none).cpu_period, 0);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn nothing_asked_gives_the_least_weight() {
 #[test]
 fn a_limit_alone_is_also_the_weight_and_tiny_quotas_are_raised() {
     let spec = spec(json!({"containers": [{"name": "a", "resources": {"limits": {"cpu": "2"}}}]}));
-    assert_eq!(container_linux(&spec.containers[0], CpuPolicy::default()).cpu_shares, 2048);
+    assert_eq!(container_linux(&spec, &spec.containers[0], CpuPolicy::default()).cpu_shares, 2048);
     assert_eq!(cpu_quota(1, PERIOD), 1_000);
     assert_eq!(cpu_shares(i64::MAX), SHARES_MAX);
 }
@@ -116,4 +116,22 @@ fn a_sidecar_is_killed_no_earlier_than_the_app() {
     .unwrap();
     let sidecar = &pod.spec.as_ref().unwrap().init_containers.as_ref().unwrap()[0];
     assert_eq!(oom_score_adj(&pod, sidecar, 1 << 30), 500);
+}
+
+#[test]
+fn a_container_without_a_limit_is_bound_like_its_pod() {
+    let spec = spec(json!({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1"}},
+        "containers": [{"name": "a"}, {"name": "b", "resources": {
+            "requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}}]}));
+    let policy = CpuPolicy::default();
+    assert_eq!(
+        container_linux(&spec, &spec.containers[0], policy),
+        LinuxResources { cpu_shares: 1024, cpu_quota: 100_000, cpu_period: 100_000, memory_limit: 1 << 30 }
+    );
+    let own = container_linux(&spec, &spec.containers[1], policy);
+    assert_eq!((own.cpu_shares, own.cpu_quota, own.memory_limit), (102, 20_000, 1 << 30));
+    let group = pod_cgroup(&spec, Qos::Burstable, policy);
+    assert_eq!((group.cpu_shares, group.cpu_quota, group.memory_limit), (1024, Some(100_000), Some(1 << 30)));
+    assert_eq!(text(&pod(&spec, Side::Requests)), ["cpu=1"]);
+    assert_eq!(text(&of_containers(&spec, Side::Requests)), ["cpu=100m"]);
 }

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::report::Report;
-use super::{env, flag, items, number, part, probe, spec, text, volume};
+use super::{env, flag, items, number, part, probe, resources, spec, text, volume};
 use crate::names;
-use crate::quantity::Quantity;
 
 /// The list in which a container stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +61,9 @@ pub(super) fn container(container: &Value, path: &str, kind: Kind, pod: &Value, 
     if !message.is_empty() {
         out.one_of(format!("{path}.terminationMessagePolicy"), message, &["FallbackToLogsOnError", "File"]);
     }
-    resources(container, path, out);
+    resources::container(container, path, out);
+    let never = text(pod, "restartPolicy") == "Never" && restart != "Always";
+    resources::policies(container, path, never, out);
     security(container, path, out);
 }
 
@@ -158,40 +159,6 @@ fn mounts(container: &Value, path: &str, known: &Names, out: &mut Report) {
         } else if !["", "Bidirectional", "HostToContainer", "None"].contains(&propagation) {
             let known = ["Bidirectional", "HostToContainer", "None"];
             out.unsupported(format!("{path}.mountPropagation"), propagation, &known);
-        }
-    }
-}
-
-fn resources(container: &Value, path: &str, out: &mut Report) {
-    let Some(resources) = part(container, "resources") else { return };
-    let amount =
-        |side: &str, name: &str| resources.get(side)?.get(name)?.as_str().and_then(|text| Quantity::parse(text).ok());
-    for side in ["limits", "requests"] {
-        for (name, value) in resources.get(side).and_then(Value::as_object).into_iter().flatten() {
-            let at = format!("{path}.resources.{side}[{name}]");
-            out.texts(&at, name, names::qualified_name(name));
-            let standard =
-                matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-            if !name.contains('/') && !standard {
-                out.invalid(at, name.as_str(), "must be a standard resource for containers");
-                continue;
-            }
-            let text = value.as_str().unwrap_or_default();
-            match Quantity::parse(text) {
-                Ok(amount) if amount.is_negative() => {
-                    out.invalid(at, text, "must be greater than or equal to 0");
-                }
-                Ok(_) => {}
-                Err(error) => out.invalid(at, text, &error.to_string()),
-            }
-        }
-    }
-    for (name, value) in resources.get("requests").and_then(Value::as_object).into_iter().flatten() {
-        if let (Some(request), Some(limit)) = (amount("requests", name), amount("limits", name))
-            && request > limit
-        {
-            let detail = format!("must be less than or equal to {name} limit of {limit}");
-            out.invalid(format!("{path}.resources.requests"), value.clone(), &detail);
         }
     }
 }

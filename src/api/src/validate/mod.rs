@@ -5,6 +5,7 @@ mod container;
 mod env;
 mod probe;
 mod report;
+mod resources;
 mod spec;
 #[cfg(test)]
 mod stock;

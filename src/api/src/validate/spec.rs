@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::container::{self, Kind, Names};
 use super::report::Report;
-use super::{flag, items, number, part, text, volume};
+use super::{flag, items, number, part, resources, text, volume};
 use crate::names;
 
 const ID_MAX: i64 = 2_147_483_647;
@@ -25,6 +25,7 @@ pub(super) fn spec(spec: &Value, out: &mut Report) {
             container::container(container, &path, kind, spec, &mut known, out);
         }
     }
+    resources::pod(spec, out);
     out.one_of("spec.restartPolicy", text(spec, "restartPolicy"), &["Always", "OnFailure", "Never"]);
     dns(spec, out);
     for (key, value) in spec.get("nodeSelector").and_then(Value::as_object).into_iter().flatten() {

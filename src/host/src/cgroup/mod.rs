@@ -40,6 +40,19 @@ pub struct Limits {
     pub pids: Option<i64>,
 }
 
+/// Bounds that a group has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Weight in shares.
+    pub cpu_shares: Option<i64>,
+    /// Microseconds of CPU per period.
+    pub cpu_quota: Option<i64>,
+    /// Period in microseconds.
+    pub cpu_period: Option<i64>,
+    /// Bytes.
+    pub memory: Option<i64>,
+}
+
 /// A group that could not be made, limited or removed.
 #[derive(Debug, thiserror::Error)]
 #[error("cgroup {path}: {action}: {source}")]
@@ -110,6 +123,23 @@ impl Cgroups {
             Version::V1(hierarchies) => v1::limit(hierarchies, group, limits),
             Version::V2(mount) => v2::limit(mount, group, limits),
         }
+    }
+
+    /// Reads the bounds of cpu and memory; `None` in a field = no bound, or a controller that is not there.
+    pub fn bounds(&self, group: &str) -> Result<Bounds, CgroupError> {
+        match &self.version {
+            Version::V1(hierarchies) => v1::bounds(hierarchies, group),
+            Version::V2(mount) => v2::bounds(mount, group),
+        }
+    }
+
+    /// Reads how much memory a group has in use, page cache included; `None` where memory is not accounted for.
+    pub fn memory_usage(&self, group: &str) -> Option<i64> {
+        let file = match &self.version {
+            Version::V1(hierarchies) => v1::folder(hierarchies, group, "memory")?.join("memory.usage_in_bytes"),
+            Version::V2(mount) => join(mount, group).join("memory.current"),
+        };
+        std::fs::read_to_string(file).ok()?.trim().parse().ok()
     }
 
     /// Says whether the group is there.
@@ -187,6 +217,16 @@ fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
     // Control files must be opened as they are: no creation, no truncation.
     let mut file = std::fs::OpenOptions::new().write(true).open(path).map_err(|e| CgroupError::new(path, "open", e))?;
     io::Write::write_all(&mut file, value.as_bytes()).map_err(|e| CgroupError::new(path, "write", e))
+}
+
+/// Reads a file that holds one number; an absent file and `max` give none.
+fn read_number(path: &Path) -> Result<Option<i64>, CgroupError> {
+    match std::fs::read_to_string(path) {
+        // What is larger than any number we know is no bound.
+        Ok(text) => Ok(text.trim().parse().ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(CgroupError::new(path, "read", error)),
+    }
 }
 
 /// Removes a group and what is below; a missing one is fine.

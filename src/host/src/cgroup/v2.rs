@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{CgroupError, Limits, join, make_folders, write};
+use super::{Bounds, CgroupError, Limits, join, make_folders, read_number, write};
 
 /// Controllers that pods need.
 const CONTROLLERS: [&str; 5] = ["cpu", "cpuset", "memory", "hugetlb", "pids"];
@@ -60,6 +60,24 @@ pub(super) fn limit(mount: &Path, group: &str, limits: &Limits) -> Result<(), Cg
     Ok(())
 }
 
+/// Reads the bounds of cpu and memory.
+pub(super) fn bounds(mount: &Path, group: &str) -> Result<Bounds, CgroupError> {
+    let folder = join(mount, group);
+    let path = folder.join("cpu.max");
+    let cpu = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(CgroupError::new(&path, "read", error)),
+    };
+    let mut words = cpu.split_whitespace().map(|word| word.parse().ok());
+    Ok(Bounds {
+        cpu_quota: words.next().flatten(),
+        cpu_period: words.next().flatten(),
+        cpu_shares: read_number(&folder.join("cpu.weight"))?.map(shares),
+        memory: read_number(&folder.join("memory.max"))?,
+    })
+}
+
 fn bound(value: i64) -> String {
     if value < 0 { "max".to_owned() } else { value.to_string() }
 }
@@ -70,9 +88,41 @@ fn weight(shares: i64) -> i64 {
     1 + ((shares - 2) * 9_999) / 262_142
 }
 
+/// A weight of version 2 as shares of version 1; what is lost on the way there does not come back.
+fn shares(weight: i64) -> i64 {
+    let weight = weight.clamp(1, 10_000);
+    ((weight - 1) * 262_142) / 9_999 + 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounds_are_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        create(folder.path(), "/g").unwrap();
+        assert_eq!(bounds(folder.path(), "/g").unwrap(), Bounds::default());
+        for file in ["cpu.max", "cpu.weight", "memory.max"] {
+            std::fs::write(folder.path().join("g").join(file), "").unwrap();
+        }
+        let limits = Limits {
+            cpu_shares: Some(102),
+            cpu_quota: Some(20_000),
+            cpu_period: Some(100_000),
+            memory: Some(4096),
+            pids: None,
+        };
+        limit(folder.path(), "/g", &limits).unwrap();
+        // As recorded of the stock agent: 102 shares come back as 80.
+        let want =
+            Bounds { cpu_shares: Some(80), cpu_quota: Some(20_000), cpu_period: Some(100_000), memory: Some(4096) };
+        assert_eq!(bounds(folder.path(), "/g").unwrap(), want);
+        std::fs::write(folder.path().join("g/cpu.max"), "max 100000\n").unwrap();
+        std::fs::write(folder.path().join("g/memory.max"), "max\n").unwrap();
+        let open = bounds(folder.path(), "/g").unwrap();
+        assert_eq!((open.cpu_quota, open.cpu_period, open.memory), (None, Some(100_000), None));
+    }
 
     #[test]
     fn weights_span_the_whole_range() {

@@ -9,6 +9,7 @@
 
 mod predicates;
 mod preempt;
+mod resize;
 mod sysctl;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use longshore_api::qos::{self, Qos};
 use longshore_api::resources::{self, Amounts, Side};
 use longshore_api::security::{self, Profile};
 
+pub use resize::{DEFERRED, INFEASIBLE, NotGranted, Rank, ResizeRules, resize};
 pub use sysctl::SysctlRules;
 
 use crate::model::{DesiredPod, PodUid};
@@ -65,6 +67,8 @@ pub struct Node {
     pub strict_groups: bool,
     /// Whether resources of a pod as a whole are understood.
     pub pod_resources: bool,
+    /// Which sizes of pods that run it can change.
+    pub resize: ResizeRules,
     /// Whether the machine is about to go down.
     pub shutting_down: bool,
 }
@@ -96,7 +100,7 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Describes a pod as a neighbour.
+    /// Describes a pod that holds what its spec asks for as a neighbour.
     pub fn of(desired: &DesiredPod) -> Self {
         Self {
             uid: desired.uid.clone(),

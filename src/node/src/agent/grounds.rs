@@ -12,7 +12,7 @@ use longshore_util::{Tasks, spawn};
 use tokio::sync::watch;
 
 use super::AgentOptions;
-use crate::admit::{self, Short, SysctlRules};
+use crate::admit::{self, ResizeRules, Short, SysctlRules};
 use crate::node::{NodeHandle, Pressure};
 use crate::pod::PodTable;
 
@@ -29,6 +29,7 @@ pub(super) struct Grounds {
     sysctls: Arc<SysctlRules>,
     app_armor: bool,
     pod_resources: bool,
+    resize: ResizeRules,
 }
 
 impl std::fmt::Debug for Grounds {
@@ -48,6 +49,14 @@ impl Grounds {
             sysctls: Arc::new(SysctlRules::new(&kernel, &settings.config.allowed_unsafe_sysctls)),
             app_armor: std::fs::read_to_string(APP_ARMOR).is_ok_and(|text| text.starts_with('Y')),
             pod_resources: settings.gates.is_enabled("PodLevelResources"),
+            resize: ResizeRules {
+                pod_level: settings.gates.is_enabled("InPlacePodLevelResourcesVerticalScaling"),
+                plain_init: settings.gates.is_enabled("InPlacePodVerticalScalingInitContainers"),
+                fixed_cpus: settings.config.cpu_manager_policy == "static"
+                    && !settings.gates.is_enabled("InPlacePodVerticalScalingExclusiveCPUs"),
+                fixed_memory: settings.config.memory_manager_policy == "Static"
+                    && !settings.gates.is_enabled("InPlacePodVerticalScalingExclusiveMemory"),
+            },
         }
     }
 
@@ -67,6 +76,7 @@ impl Grounds {
             app_armor: self.app_armor,
             strict_groups: self.node.runtime().borrow().supplemental_groups_policy == Some(true),
             pod_resources: self.pod_resources,
+            resize: self.resize,
             shutting_down: false,
         }
     }

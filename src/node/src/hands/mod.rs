@@ -288,6 +288,11 @@ impl Prepare for Hands {
         Ok(made)
     }
 
+    fn container_size(&self, pod: &DesiredPod, container: &str) -> Option<v1::LinuxContainerResources> {
+        let (_, container) = find(pod, container).ok()?;
+        Some(config::container_size(pod, &container, &self.facts.load()))
+    }
+
     async fn forget(&self, pod: &DesiredPod) -> Result<(), Failure> {
         let facts = self.facts.load_full();
         let logs = facts.pod_logs.join(format!("{}_{}_{}", pod.key.namespace, pod.key.name, pod.uid));

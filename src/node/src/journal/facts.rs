@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use longshore_api::resize::Sizes;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{ContainerId, PodUid, SandboxId};
@@ -42,6 +44,15 @@ pub struct PodFacts {
     /// What it holds of the node since it was admitted, so that it counts before its source has named it again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: longshore_api::resources::Amounts,
+    /// The sizes that it was granted, which may not be those of its spec any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted: Option<Sizes>,
+    /// Another size that is asked for and not granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingFacts>,
+    /// A granted size that is not wholly in force yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<ResizeFacts>,
     /// Attempt number of the sandbox that is about to be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_intent: Option<u32>,
@@ -82,6 +93,35 @@ pub enum Verdict {
     },
 }
 
+/// A size that was asked for and not granted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingFacts {
+    /// `Deferred` or `Infeasible`.
+    pub reason: String,
+    /// Why.
+    pub message: String,
+    /// Generation of the spec that asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// Since when it waits.
+    pub since: Timestamp,
+}
+
+/// A resize under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResizeFacts {
+    /// Generation of the spec that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// The sizes that were wholly in force before it.
+    pub before: Sizes,
+    /// When it began.
+    pub since: Timestamp,
+    /// What was in the way at the last try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// The order to end a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndFacts {
@@ -120,7 +160,7 @@ pub struct ContainerFacts {
 }
 
 /// Facts of one instance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstanceFacts {
     /// The runtime's id.
     pub id: ContainerId,
@@ -150,6 +190,9 @@ pub struct InstanceFacts {
     /// The user of its first process, where the runtime tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<LinuxUser>,
+    /// The size that it was made with or last given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_force: Option<ResourceRequirements>,
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<ExitFacts>,
@@ -169,6 +212,13 @@ pub struct ExitFacts {
     /// When, nanoseconds.
     #[serde(default)]
     pub finished_at: i64,
+}
+
+impl PodFacts {
+    /// Says whether the pod was admitted and is not over.
+    pub fn holds_place(&self) -> bool {
+        self.admission == Some(Verdict::Admitted) && !self.ended
+    }
 }
 
 /// How many instances of a container are remembered: the present one and the one `lastState` shows.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use facts::{ContainerFacts, EndFacts, ExitFacts, InstanceFacts, PodFacts, Verdict};
+pub use facts::{ContainerFacts, EndFacts, ExitFacts, InstanceFacts, PendingFacts, PodFacts, ResizeFacts, Verdict};
 
 use crate::model::PodUid;
 

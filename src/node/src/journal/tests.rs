@@ -13,6 +13,7 @@ fn facts(name: &str, attempt: u32) -> PodFacts {
         image: String::new(),
         image_ref: String::new(),
         user: None,
+        in_force: None,
         exit: None,
     };
     facts.containers.entry("c".into()).or_default().put(instance);
@@ -102,6 +103,25 @@ fn the_stored_sample_of_version_1_is_read() {
     let facts::Record::V1 { facts: Some(found), .. } = record else { panic!("no facts") };
     assert_eq!(found.containers["c"].instances[0].exit.as_ref().unwrap().code, 3);
     assert_eq!(found.end.unwrap().grace_seconds, Some(2));
+}
+
+/// Sizes came later: a record without them is whole, one with them is read back.
+#[test]
+fn the_stored_sample_with_sizes_is_read() {
+    let record: facts::Record = serde_json::from_str(
+        r#"{"version":"1","uid":"u","facts":{"namespace":"n","name":"p","admission":"Admitted",
+        "granted":{"containers":{"c":{"requests":{"cpu":"150m"}}}},
+        "pending":{"reason":"Deferred","message":"full","generation":3,"since":"2026-01-01T00:00:00Z"},
+        "resize":{"generation":2,"before":{"containers":{"c":{"requests":{"cpu":"100m"}}}},"since":"2026-01-01T00:00:00Z"},
+        "containers":{"c":{"instances":[{"id":"x","attempt":0,"in_force":{"requests":{"cpu":"100m"}}}]}}}}"#,
+    )
+    .unwrap();
+    let facts::Record::V1 { facts: Some(found), .. } = record else { panic!("no facts") };
+    let resize = found.resize.as_ref().unwrap();
+    assert!(found.granted.as_ref().unwrap().change(&resize.before).cpu);
+    assert_eq!(found.containers["c"].instances[0].in_force.as_ref(), resize.before.container("c"));
+    let text = serde_json::to_string(&*found).unwrap();
+    assert_eq!(serde_json::from_str::<PodFacts>(&text).unwrap(), *found);
 }
 
 #[test]

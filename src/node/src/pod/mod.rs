@@ -9,6 +9,7 @@
 
 pub mod config;
 mod container;
+mod grants;
 mod hooks;
 mod inbox;
 mod observed;
@@ -16,6 +17,7 @@ mod plan;
 mod ports;
 mod probing;
 mod read;
+mod resize;
 mod sandbox;
 mod slots;
 mod status;
@@ -28,7 +30,7 @@ mod wanted;
 mod worker;
 
 pub use observed::{Instance, InstanceState, LinuxUser, Observed, Sandbox};
-pub use ports::{ContainerRequest, Failure, PodCgroups, Prepare, PulledImage, StatusSink, StatusUpdate};
+pub use ports::{ContainerRequest, Failure, PodBounds, PodCgroups, Prepare, PulledImage, StatusSink, StatusUpdate};
 pub use table::{Found, PodTable, PodTableOptions};
 pub use worker::NetworkState;
 

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use longshore_api::resources::Actual;
+
 use crate::model::{ContainerId, SandboxId};
 
 /// State of a container instance.
@@ -81,6 +83,8 @@ pub struct Instance {
     pub log_path: String,
     /// The user of its first process, where the runtime tells.
     pub user: Option<LinuxUser>,
+    /// Its size, where the runtime tells.
+    pub actual: Option<Actual>,
 }
 
 impl Instance {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodStatus;
+use longshore_api::resize::{Bound, Group};
 use longshore_api::security::ImageUser;
 use longshore_cri::v1;
 
@@ -84,6 +85,9 @@ pub trait Prepare: Send + Sync + Debug + 'static {
     /// Builds a container's configuration and what it needs on disk.
     async fn container_config(&self, request: ContainerRequest<'_>) -> Result<v1::ContainerConfig, Failure>;
 
+    /// What the runtime is told of a container's size; `None` for a container that is not in the spec.
+    fn container_size(&self, pod: &DesiredPod, container: &str) -> Option<v1::LinuxContainerResources>;
+
     /// Removes what is left of the pod on disk: its folder and its logs.
     async fn forget(&self, pod: &DesiredPod) -> Result<(), Failure>;
 
@@ -91,11 +95,30 @@ pub trait Prepare: Send + Sync + Debug + 'static {
     async fn forget_uid(&self, uid: &PodUid) -> Result<(), Failure>;
 }
 
+/// Bounds of a pod's cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PodBounds {
+    /// As they are.
+    pub now: Group,
+    /// As they should be.
+    pub wanted: Group,
+}
+
 /// Pod cgroups.
 #[async_trait]
 pub trait PodCgroups: Send + Sync + Debug + 'static {
-    /// Makes the pod's cgroup.
-    async fn ensure(&self, pod: &DesiredPod) -> Result<(), Failure>;
+    /// Makes the pod's cgroup. While a resize is under way (`moving`) the bounds of one that is there are left alone: they
+    /// move step by step.
+    async fn ensure(&self, pod: &DesiredPod, moving: bool) -> Result<(), Failure>;
+
+    /// The bounds that the pod's cgroup has, and those that it should have; `None` where there is none of ours.
+    fn bounds(&self, pod: &DesiredPod) -> Result<Option<PodBounds>, Failure>;
+
+    /// Sets one bound of the pod's cgroup.
+    fn bind(&self, pod: &DesiredPod, bound: Bound) -> Result<(), Failure>;
+
+    /// How much memory the pod has in use, if known.
+    fn memory_usage(&self, pod: &DesiredPod) -> Option<i64>;
 
     /// Kills what still runs of a container that the runtime calls exited: a start that was cut off can leave its process
     /// behind, and the next instance must not run beside it.

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Pod;
+use longshore_api::resources::{Actual, LinuxResources};
 use longshore_cri::{CriError, RuntimeService, labels, v1};
 
 use super::observed::{Instance, InstanceState, LinuxUser, Observed, Sandbox};
@@ -147,7 +148,17 @@ fn instance(status: &v1::ContainerStatus, sandbox: &str) -> Instance {
         termination_file,
         log_path: status.log_path.clone(),
         user,
+        actual: status.resources.as_ref().and_then(|own| own.linux.as_ref()).map(actual),
     }
+}
+
+fn actual(linux: &v1::LinuxContainerResources) -> Actual {
+    Actual::of(&LinuxResources {
+        cpu_shares: linux.cpu_shares,
+        cpu_quota: linux.cpu_quota,
+        cpu_period: linux.cpu_period,
+        memory_limit: linux.memory_limit_in_bytes,
+    })
 }
 
 /// Reads the termination message of a container that has exited; the runtime's own message stays when there is none.

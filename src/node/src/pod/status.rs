@@ -75,7 +75,8 @@ impl Worker {
             let start = self.facts.start_time.unwrap_or(now);
             return podstatus::rejected(pod, reason, message, start);
         }
-        let containers: Vec<podstatus::ContainerFact> = self.observed.containers.iter().map(|c| fact(c, now)).collect();
+        let containers: Vec<podstatus::ContainerFact> =
+            self.observed.containers.iter().map(|c| self.fact(c, now)).collect();
         let failures = self.failures(now);
         let probes = self.probe_facts();
         let sandbox = self.observed.newest_sandbox();
@@ -92,6 +93,7 @@ impl Worker {
             })
         });
         let host_ips = self.cx.options.host_ips.load();
+        let resize = self.resize_shown();
         let mut status = podstatus::compose(&podstatus::Input {
             pod,
             previous: self.facts.status.as_deref(),
@@ -107,6 +109,7 @@ impl Worker {
             may_run: !down,
             verdict: verdict.as_ref(),
             recursive_read_only: self.cx.options.prepare.recursive_read_only(&self.desired),
+            resize: &resize,
             now,
         });
         if status.start_time.is_none() {
@@ -115,6 +118,11 @@ impl Worker {
         self.show_restart_of_all(&mut status, now);
         podstatus::bound_messages(pod, &mut status);
         if self.stage == Stage::Ended { podstatus::finish(pod, status, is_static) } else { status }
+    }
+
+    fn fact(&self, instance: &Instance, now: Timestamp) -> podstatus::ContainerFact {
+        let known = self.facts.containers.get(&instance.name).and_then(|c| c.instance(&instance.id));
+        podstatus::ContainerFact { in_force: known.and_then(|k| k.in_force.clone()), ..fact(instance, now) }
     }
 
     /// Pods with a rule that restarts them wholly say whether that is under way.
@@ -181,5 +189,7 @@ fn fact(instance: &Instance, now: Timestamp) -> podstatus::ContainerFact {
             gid: user.gid,
             groups: user.groups.clone(),
         }),
+        in_force: None,
+        actual: instance.actual,
     }
 }

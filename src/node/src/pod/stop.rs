@@ -25,6 +25,7 @@ impl Worker {
         let grace = match reason {
             KillReason::Probe { kind, .. } => wanted::probe_grace(&self.desired.pod, name, kind),
             KillReason::DefinitionChanged
+            | KillReason::Resized
             | KillReason::StateUnknown
             | KillReason::SandboxChanged
             | KillReason::PostStartFailed
@@ -73,6 +74,7 @@ impl Worker {
     fn kill_text(&self, name: &str, reason: KillReason) -> String {
         match reason {
             KillReason::DefinitionChanged => format!("Container {name} definition changed, will be restarted"),
+            KillReason::Resized => format!("Container {name} resize requires restart"),
             KillReason::StateUnknown => format!("Container {name} is in unknown state, try killing it before restart"),
             KillReason::SandboxChanged | KillReason::Doubled | KillReason::PodRestarts => {
                 format!("Stopping container {name}")

@@ -5,18 +5,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::PodStatus;
 use longshore_util::{Tasks, spawn};
 use parking_lot::{Mutex, RwLock};
 
+use super::grants::Grant;
 use super::inbox::Inbox;
 use super::observed::Observed;
 use super::turns::{Turn, Turns};
 use super::worker::{Context, NetworkState, Worker};
-use crate::admit::Neighbour;
-use crate::journal::{PodFacts, Verdict};
+use crate::journal::PodFacts;
 use crate::model::{
     DesiredPod, MirrorUid, PodChange, PodControl, PodKey, PodSink, PodUid, PodView, ReadPods, Terminate,
 };
@@ -28,6 +28,7 @@ pub use super::worker::PodTableOptions;
 pub(super) struct Shown {
     view: RwLock<PodView>,
     place: AtomicU8,
+    pub(super) grant: Mutex<Grant>,
 }
 
 /// How a pod stands to the node.
@@ -47,12 +48,22 @@ enum Place {
 impl Shown {
     fn new(desired: DesiredPod) -> Self {
         let view = PodView { desired, status: None, mirror: None };
-        Self { view: RwLock::new(view), place: AtomicU8::new(Place::Asks as u8) }
+        Self { view: RwLock::new(view), place: AtomicU8::new(Place::Asks as u8), grant: Mutex::default() }
     }
 
     /// The newest object.
-    pub(super) fn set_desired(&self, desired: DesiredPod) {
-        self.view.write().desired = desired;
+    pub(super) fn desired(&self) -> DesiredPod {
+        self.view.read().desired.clone()
+    }
+
+    /// Whether the pod holds what it was granted.
+    pub(super) fn holds_place(&self) -> bool {
+        self.is(Place::Holds)
+    }
+
+    /// Takes a newer object; returns the one before.
+    fn set_desired(&self, desired: DesiredPod) -> DesiredPod {
+        std::mem::replace(&mut self.view.write().desired, desired)
     }
 
     /// The newest status.
@@ -90,9 +101,9 @@ impl Shown {
 }
 
 #[derive(Debug)]
-struct Entry {
-    inbox: Arc<Inbox>,
-    shown: Arc<Shown>,
+pub(super) struct Entry {
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) shown: Arc<Shown>,
     /// Whether its worker was started; not yet while another pod of that name is ending.
     running: bool,
     /// Removed by its source and on its way out.
@@ -111,14 +122,14 @@ pub struct Found {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    pods: HashMap<PodUid, Entry>,
-    found: HashMap<PodUid, Found>,
-    sources_ready: bool,
+pub(super) struct State {
+    pub(super) pods: HashMap<PodUid, Entry>,
+    pub(super) found: HashMap<PodUid, Found>,
+    pub(super) sources_ready: bool,
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     state: Mutex<State>,
     context: Context,
     tasks: Tasks,
@@ -126,6 +137,8 @@ struct Inner {
     turns: Turns,
     /// Counts pods that gave back what they held.
     departures: tokio::sync::watch::Sender<u64>,
+    /// Pods for which room is being made.
+    pub(super) makers: AtomicUsize,
 }
 
 /// The desired table; clones share it.
@@ -144,7 +157,20 @@ impl PodTable {
             ready: tokio::sync::watch::Sender::new(false),
             turns: Turns::default(),
             departures: tokio::sync::watch::Sender::new(0),
+            makers: AtomicUsize::new(0),
         }))
+    }
+
+    pub(super) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    pub(super) fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.0.state.lock()
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        &self.0.context
     }
 
     /// Waits until every source has spoken: from then on what no source wants may be cleaned.
@@ -202,22 +228,6 @@ impl PodTable {
         self.0.turns.take()
     }
 
-    /// The pods other than `uid` that hold a place on the node, also those that no source has named yet.
-    pub(super) fn neighbours(&self, uid: &PodUid) -> Vec<Neighbour> {
-        let state = self.0.state.lock();
-        let named = state.pods.iter().filter(|(other, e)| *other != uid && e.shown.is(Place::Holds));
-        let unclaimed = state.found.iter().filter(|(other, found)| *other != uid && holds_place(&found.facts));
-        named
-            .map(|(_, entry)| Neighbour::of(&entry.shown.view.read().desired))
-            .chain(unclaimed.map(|(other, found)| Neighbour {
-                uid: other.clone(),
-                requests: found.facts.requests.clone(),
-                pod: None,
-                is_static: false,
-            }))
-            .collect()
-    }
-
     /// The pod as wanted.
     pub(super) fn desired(&self, uid: &PodUid) -> Option<DesiredPod> {
         self.0.state.lock().pods.get(uid).map(|entry| entry.shown.view.read().desired.clone())
@@ -242,19 +252,29 @@ impl PodTable {
         for entry in state.pods.values().filter(|entry| entry.shown.is(Place::Refused)) {
             entry.inbox.room();
         }
+        drop(state);
+        self.settle("pods_removed");
     }
 
-    fn set(&self, desired: DesiredPod, news: bool) {
+    fn set(&self, desired: DesiredPod) {
         let mut state = self.0.state.lock();
         if let Some(entry) = state.pods.get_mut(&desired.uid) {
             if entry.leaving {
                 entry.again = Some(desired);
                 return;
             }
-            entry.shown.set_desired(desired.clone());
-            if news {
-                entry.inbox.set(desired);
+            let before = entry.shown.set_desired(desired.clone());
+            if before.pod.spec != desired.pod.spec {
+                self.0.context.options.metrics.resizes.requested(&before.pod, &desired.pod);
             }
+            let asks = entry.shown.asked(&desired);
+            let inbox = Arc::clone(&entry.inbox);
+            drop(state);
+            if asks {
+                // Before the worker sees the object: what it shows of it must say what becomes of its size.
+                self.settle("pod_updated");
+            }
+            inbox.set(desired);
             return;
         }
         let uid = desired.uid.clone();
@@ -266,11 +286,16 @@ impl PodTable {
             again: None,
         };
         state.pods.insert(uid.clone(), entry);
-        self.start_if_free(&mut state, &uid, &desired);
+        let asks = self.start_if_free(&mut state, &uid, &desired);
+        drop(state);
+        if asks {
+            self.settle("pods_added");
+        }
     }
 
     /// Starts the worker unless a pod of the same name is still there.
-    fn start_if_free(&self, state: &mut State, uid: &PodUid, desired: &DesiredPod) {
+    /// Returns whether it asks for another size than it holds.
+    fn start_if_free(&self, state: &mut State, uid: &PodUid, desired: &DesiredPod) -> bool {
         let taken = state.pods.iter().any(|(other, entry)| {
             other != uid
                 && entry.running
@@ -278,19 +303,20 @@ impl PodTable {
                 && desired.source.is_static()
         });
         if taken {
-            return;
+            return false;
         }
         let found = state.found.remove(uid).unwrap_or_default();
-        let Some(entry) = state.pods.get_mut(uid) else { return };
+        let Some(entry) = state.pods.get_mut(uid) else { return false };
         entry.running = true;
         let turn = match &found.facts.admission {
             Some(_) => None,
             // Taken here, so that turns come in the order in which the pods came.
             None => Some(self.take_turn()),
         };
-        if holds_place(&found.facts) {
+        let asks = found.facts.holds_place() && {
             entry.shown.set_admitted();
-        }
+            entry.shown.restore(&found.facts, desired)
+        };
         let worker = Worker::new(
             self.0.context.clone(),
             desired.clone(),
@@ -308,6 +334,7 @@ impl PodTable {
             table.ended(&uid);
         });
         drop(spawn(&self.0.tasks, "pod", run));
+        asks
     }
 
     /// A worker is through: its pod is gone from the node.
@@ -321,7 +348,7 @@ impl PodTable {
         drop(entry.shown);
         if let Some(desired) = entry.again {
             drop(state);
-            self.set(desired, true);
+            self.set(desired);
             state = self.0.state.lock();
         }
         let waiting: Vec<(PodUid, DesiredPod)> = state
@@ -349,20 +376,16 @@ impl PodTable {
     }
 }
 
-/// Says whether a pod of the journal was admitted and is not over.
-fn holds_place(facts: &PodFacts) -> bool {
-    facts.admission == Some(Verdict::Admitted) && !facts.ended
-}
-
 impl PodSink for PodTable {
     fn apply(&self, change: PodChange) {
         match change {
-            PodChange::Set(desired) => self.set(desired, true),
-            PodChange::Status(desired) => self.set(desired, true),
+            PodChange::Set(desired) => self.set(desired),
+            PodChange::Status(desired) => self.set(desired),
             PodChange::Remove(uid) => self.remove(&uid),
             PodChange::AllSourcesReady => {
                 self.0.state.lock().sources_ready = true;
                 self.0.ready.send_replace(true);
+                self.settle("pods_added");
             }
         }
     }

@@ -8,14 +8,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodSpec;
 use longshore_api::qos::{self, Qos};
-use longshore_api::resources::{self, CPU, CpuPolicy, Side};
+use longshore_api::resize::{Bound, Group};
+use longshore_api::resources::{self, CPU, CpuPolicy, PodCgroup, Side};
 use longshore_host::cgroup::{CgroupError, Cgroups, Limits};
 use parking_lot::Mutex;
 
 use super::{CgroupDriver, CgroupNames};
 use crate::model::{ContainerId, DesiredPod, PodUid};
-use crate::pod::{Failure, PodCgroups};
+use crate::pod::{Failure, PodBounds, PodCgroups};
 
+/// Reason of a bound that cannot be moved.
+const RESIZE_ERROR: &str = "ResizeError";
 /// Least weight, for pods that asked for nothing.
 const LEAST_SHARES: i64 = 2;
 /// Pauses between tries to remove a group whose last process is on its way out.
@@ -138,10 +141,14 @@ impl CgroupTree {
         self.names.per_qos() && self.names.driver() == CgroupDriver::Cgroupfs
     }
 
+    fn wanted(&self, pod: &DesiredPod, class: Qos) -> PodCgroup {
+        let empty = PodSpec::default();
+        resources::pod_cgroup(pod.pod.spec.as_ref().unwrap_or(&empty), class, self.cpu)
+    }
+
     fn make(&self, group: &str, pod: &DesiredPod, class: Qos) -> Result<(), CgroupError> {
         self.groups.create(group)?;
-        let empty = PodSpec::default();
-        let wanted = resources::pod_cgroup(pod.pod.spec.as_ref().unwrap_or(&empty), class, self.cpu);
+        let wanted = self.wanted(pod, class);
         self.groups.limit(
             group,
             &Limits {
@@ -163,12 +170,15 @@ impl CgroupTree {
 
 #[async_trait]
 impl PodCgroups for CgroupTree {
-    async fn ensure(&self, pod: &DesiredPod) -> Result<(), Failure> {
+    async fn ensure(&self, pod: &DesiredPod, moving: bool) -> Result<(), Failure> {
         if !self.is_ours() {
             return Ok(());
         }
         let class = qos::of(&pod.pod);
         let group = self.names.pod(pod.uid.as_str(), class);
+        if moving && self.groups.exists(&group) {
+            return Ok(());
+        }
         match self.make(&group, pod, class) {
             Ok(()) => {
                 if class == Qos::Burstable {
@@ -185,6 +195,56 @@ impl PodCgroups for CgroupTree {
                 format!("unable to ensure pod container exists: failed to create container for {group} : {error}"),
             )),
         }
+    }
+
+    fn bounds(&self, pod: &DesiredPod) -> Result<Option<PodBounds>, Failure> {
+        let class = qos::of(&pod.pod);
+        let group = self.names.pod(pod.uid.as_str(), class);
+        if !self.is_ours() || !self.groups.exists(&group) {
+            return Ok(None);
+        }
+        let own = self.groups.bounds(&group).map_err(|error| Failure::new(RESIZE_ERROR, error.to_string()))?;
+        let wanted = self.wanted(pod, class);
+        Ok(Some(PodBounds {
+            now: Group {
+                shares: own.cpu_shares.unwrap_or(wanted.cpu_shares),
+                quota: own.cpu_quota,
+                period: own.cpu_period.unwrap_or(wanted.cpu_period),
+                memory: own.memory,
+            },
+            wanted: Group {
+                shares: wanted.cpu_shares,
+                quota: wanted.cpu_quota,
+                period: wanted.cpu_period,
+                memory: wanted.memory_limit,
+            },
+        }))
+    }
+
+    fn bind(&self, pod: &DesiredPod, bound: Bound) -> Result<(), Failure> {
+        let class = qos::of(&pod.pod);
+        let group = self.names.pod(pod.uid.as_str(), class);
+        let open = |bound: Option<i64>| Some(bound.unwrap_or(-1));
+        let limits = match bound {
+            Bound::Shares(shares) => Limits { cpu_shares: Some(shares), ..Limits::default() },
+            Bound::Quota(quota) => {
+                Limits { cpu_quota: open(quota), cpu_period: Some(self.cpu.period), ..Limits::default() }
+            }
+            Bound::Memory(bytes) => Limits { memory: open(bytes), ..Limits::default() },
+        };
+        match self.groups.limit(&group, &limits) {
+            Ok(()) => {}
+            Err(error) if error.is_denied() => self.note_denied(&error),
+            Err(error) => return Err(Failure::new(RESIZE_ERROR, error.to_string())),
+        }
+        if class == Qos::Burstable && matches!(bound, Bound::Shares(_)) {
+            self.weigh(&pod.uid, Some(cpu_of(pod)));
+        }
+        Ok(())
+    }
+
+    fn memory_usage(&self, pod: &DesiredPod) -> Option<i64> {
+        self.groups.memory_usage(&self.names.pod(pod.uid.as_str(), qos::of(&pod.pod)))
     }
 
     async fn clear(&self, pod: &DesiredPod, container: &ContainerId) {
@@ -231,8 +291,20 @@ pub struct NoCgroups;
 
 #[async_trait]
 impl PodCgroups for NoCgroups {
-    async fn ensure(&self, _pod: &DesiredPod) -> Result<(), Failure> {
+    async fn ensure(&self, _pod: &DesiredPod, _moving: bool) -> Result<(), Failure> {
         Ok(())
+    }
+
+    fn bounds(&self, _pod: &DesiredPod) -> Result<Option<PodBounds>, Failure> {
+        Ok(None)
+    }
+
+    fn bind(&self, _pod: &DesiredPod, _bound: Bound) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn memory_usage(&self, _pod: &DesiredPod) -> Option<i64> {
+        None
     }
 
     async fn clear(&self, _pod: &DesiredPod, _container: &ContainerId) {}

@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use longshore_api::resize::Bound;
 use longshore_api::resources::CpuPolicy;
 use longshore_host::cgroup::{Cgroups, Hierarchy, Version};
 use serde_json::json;
@@ -51,12 +52,12 @@ async fn burstable_pods_weigh_together_what_they_asked_for() {
     let tree = tree(folder.path());
     let shares = || value(folder.path(), "cpu/kubepods/burstable/cpu.shares");
     let (a, b) = (pod("a", json!({"cpu": "500m"})), pod("b", json!({"cpu": "250m", "memory": "1Mi"})));
-    tree.ensure(&a).await.unwrap();
+    tree.ensure(&a, false).await.unwrap();
     assert_eq!(shares(), "512");
-    tree.ensure(&b).await.unwrap();
-    tree.ensure(&b).await.unwrap();
+    tree.ensure(&b, false).await.unwrap();
+    tree.ensure(&b, false).await.unwrap();
     assert_eq!(shares(), "768");
-    tree.ensure(&pod("e", json!({}))).await.unwrap();
+    tree.ensure(&pod("e", json!({})), false).await.unwrap();
     assert_eq!(shares(), "768", "who asked for nothing weighs nothing");
     assert_eq!(value(folder.path(), "cpu/kubepods/besteffort/cpu.shares"), "2");
     drop(tree.remove(&a).await);
@@ -70,4 +71,30 @@ fn all_pods_together_are_bound_to_what_the_machine_gives() {
     assert!(tree.enforce(1500, 4 << 30).unwrap());
     assert_eq!(value(folder.path(), "cpu/kubepods/cpu.shares"), "1536");
     assert_eq!(value(folder.path(), "memory/kubepods/memory.limit_in_bytes"), (4_u64 << 30).to_string());
+}
+
+#[tokio::test]
+async fn bounds_of_a_pod_move_one_by_one_and_are_left_alone_while_they_move() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = tree(folder.path());
+    let group = |file: &str| folder.path().join(file.replace('@', "kubepods/burstable/poda"));
+    std::fs::write(group("cpu/@/cpu.cfs_quota_us"), "-1").unwrap();
+    std::fs::write(group("cpu/@/cpu.cfs_period_us"), "100000").unwrap();
+    let small = pod("a", json!({"cpu": "100m"}));
+    tree.ensure(&small, false).await.unwrap();
+    let large = pod("a", json!({"cpu": "200m", "memory": "1Gi"}));
+    let bounds = tree.bounds(&large).unwrap().unwrap();
+    assert_eq!((bounds.now.shares, bounds.wanted.shares), (102, 204));
+    assert_eq!((bounds.now.quota, bounds.wanted.quota, bounds.wanted.memory), (None, None, None));
+    tree.ensure(&large, true).await.unwrap();
+    assert_eq!(value(folder.path(), "cpu/kubepods/burstable/poda/cpu.shares"), "102", "a resize is under way");
+    tree.bind(&large, Bound::Shares(204)).unwrap();
+    tree.bind(&large, Bound::Memory(Some(4096))).unwrap();
+    tree.bind(&large, Bound::Quota(Some(5000))).unwrap();
+    let now = tree.bounds(&large).unwrap().unwrap().now;
+    assert_eq!((now.shares, now.memory), (204, Some(4096)));
+    assert_eq!(value(folder.path(), "cpu/kubepods/burstable/cpu.shares"), "204", "their class weighs as much");
+    std::fs::write(group("memory/@/memory.usage_in_bytes"), "99").unwrap();
+    assert_eq!(tree.memory_usage(&large), Some(99));
+    assert!(tree.bounds(&pod("none", json!({}))).unwrap().is_none());
 }

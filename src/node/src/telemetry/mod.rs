@@ -7,6 +7,7 @@ mod pods;
 mod probes;
 mod process;
 mod registry;
+mod resizes;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -16,4 +17,5 @@ pub use node::NodeMetrics;
 pub use pods::{ContainerType, PodMetrics, StaticLabel};
 pub use probes::{ProbeMetrics, ProbeName, ProbeSeries};
 pub use registry::{SharedTelemetry, Telemetry};
+pub use resizes::ResizeMetrics;
 pub use server::{RequestLabels, ServerMetrics};

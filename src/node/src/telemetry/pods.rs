@@ -8,6 +8,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::fmt::Write as _;
 
+use super::ResizeMetrics;
+
 const START_BUCKETS: [f64; 24] = [
     0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0,
     600.0, 900.0, 1200.0, 1800.0, 2700.0,
@@ -135,6 +137,8 @@ pub struct PodMetrics {
     pub hook_http_fallbacks: Counter,
     /// Pauses before a stop that the end of the grace cut short.
     pub sleeps_cut_short: Counter,
+    /// Resizes.
+    pub resizes: ResizeMetrics,
 }
 
 impl PodMetrics {
@@ -144,6 +148,7 @@ impl PodMetrics {
         metrics.register_gauges(registry);
         metrics.register_counters(registry);
         metrics.register_times(registry);
+        metrics.resizes.register(registry);
         metrics
     }
 
@@ -332,6 +337,7 @@ impl Default for PodMetrics {
             orphaned_runtime_pods: Counter::default(),
             hook_http_fallbacks: Counter::default(),
             sleeps_cut_short: Counter::default(),
+            resizes: ResizeMetrics::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use longshore_api::expand;
 use longshore_api::quantity::Quantity;
 use longshore_api::resources::{self, Side};
@@ -79,7 +79,7 @@ pub fn container_config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfi
         stdin_once: container.stdin_once.unwrap_or(false),
         tty: container.tty.unwrap_or(false),
         linux: Some(v1::LinuxContainerConfig {
-            resources: Some(linux_resources(input, container)),
+            resources: Some(container_size(input.pod, container, input.facts)),
             security_context: Some(security_context),
         }),
         ..v1::ContainerConfig::default()
@@ -95,11 +95,12 @@ fn labels_of(pod: &DesiredPod, container: &Container) -> BTreeMap<String, String
     ])
 }
 
-fn linux_resources(input: &ContainerInput<'_>, container: &Container) -> v1::LinuxContainerResources {
-    let facts = input.facts;
-    let base = resources::container_linux(container, facts.cpu);
+/// What the runtime is told of a container's size, when it is made and when it gets another one.
+pub fn container_size(pod: &DesiredPod, container: &Container, facts: &NodeFacts) -> v1::LinuxContainerResources {
+    let empty = PodSpec::default();
+    let base = resources::container_linux(pod.pod.spec.as_ref().unwrap_or(&empty), container, facts.cpu);
     let mut out = v1::LinuxContainerResources {
-        oom_score_adj: resources::oom_score_adj(&input.pod.pod, container, facts.memory),
+        oom_score_adj: resources::oom_score_adj(&pod.pod, container, facts.memory),
         hugepage_limits: huge_pages(container, facts),
         unified: unified(facts),
         ..resources_message(base)

@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use longshore_api::dns::ClusterDns;
 use longshore_api::resources::{Amounts, CpuPolicy};
 
-pub use container::{ContainerInput, container_config};
+pub use container::{ContainerInput, container_config, container_size};
 pub use env::{EnvInput, Objects, References, environment, references};
 pub use image_volume::{ImageMount, VolumeImage, image_mounts, image_volumes};
 pub use mounts::{MountInput, SubPathKey, VolumeFact, mounts, sub_path};

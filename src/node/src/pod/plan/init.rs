@@ -51,10 +51,14 @@ pub(super) fn progress(input: &Input<'_>, sandbox: &SandboxId, plan: &mut Plan) 
                     let next = &init[index + 1];
                     steps.push(step(|plan| start(input, next, None, plan), plan));
                 }
-                if member.role == Role::Sidecar && instance.hash != member.hash {
+                let changed = match instance.hash == member.hash {
+                    false => Some(KillReason::DefinitionChanged),
+                    true => input.resized.contains(&instance.id).then_some(KillReason::Resized),
+                };
+                if let Some(reason) = changed.filter(|_| member.role == Role::Sidecar) {
                     steps.push(step(
                         |plan| {
-                            kill(instance, KillReason::DefinitionChanged, plan);
+                            kill(instance, reason, plan);
                             start(input, member, None, plan);
                         },
                         plan,

@@ -13,7 +13,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -126,6 +126,8 @@ pub(crate) struct Input<'a> {
     pub(crate) holds: &'a BTreeMap<String, Timestamp>,
     /// What probes say; a container that is not in here has none.
     pub(crate) probes: &'a BTreeMap<ContainerId, Probed>,
+    /// Containers that have to start anew in another size.
+    pub(crate) resized: &'a BTreeSet<ContainerId>,
     /// Highest restart count ever seen by container, also of instances the runtime has forgotten.
     pub(crate) counted: &'a BTreeMap<String, u32>,
     /// Whether the pod was told to end: then nothing may start.
@@ -147,6 +149,8 @@ pub(crate) enum KillReason {
     SandboxChanged,
     /// Its definition changed.
     DefinitionChanged,
+    /// It gets another size, for which it has to start anew.
+    Resized,
     /// The runtime does not know its state.
     StateUnknown,
     /// A newer instance of the same name lives.
@@ -354,6 +358,9 @@ fn apps(input: &Input<'_>, sandbox: Option<&SandboxId>, plan: &mut Plan) {
                 over = false;
                 if instance.hash != member.hash {
                     kill(instance, KillReason::DefinitionChanged, plan);
+                    start(input, member, None, plan);
+                } else if input.resized.contains(&instance.id) {
+                    kill(instance, KillReason::Resized, plan);
                     start(input, member, None, plan);
                 } else if let Some(kind) = input.probed(instance).failed {
                     replace(input, member, instance, kind, plan);

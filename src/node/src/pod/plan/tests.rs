@@ -60,6 +60,7 @@ fn instance(name: &str, attempt: u32, state: InstanceState, code: i32) -> Instan
         hash: "h".into(),
         termination_file: None,
         log_path: String::new(),
+        actual: None,
         user: None,
     }
 }
@@ -70,6 +71,7 @@ struct World {
     backoffs: BTreeMap<String, BackoffEntry>,
     holds: BTreeMap<String, Timestamp>,
     probes: BTreeMap<ContainerId, Probed>,
+    resized: BTreeSet<ContainerId>,
     counted: BTreeMap<String, u32>,
 }
 
@@ -91,6 +93,7 @@ impl World {
             backoffs: &self.backoffs,
             holds: &self.holds,
             probes: &self.probes,
+            resized: &self.resized,
             counted: &self.counted,
             terminating,
             now,
@@ -336,6 +339,17 @@ fn a_failed_try_is_held_and_the_restart_count_never_falls() {
     world.observed.sandboxes.clear();
     world.holds.insert(SANDBOX_HOLD.into(), until);
     assert_eq!(short(&world.plan(&spec)), "");
+}
+
+#[test]
+fn a_container_that_needs_a_new_start_for_its_size_is_killed_and_started() {
+    use InstanceState::Running;
+    let wanted = wanted(Restart::Always, &[], &["a"]);
+    let mut world = World::with(vec![sandbox(0, true)], vec![instance("a", 0, Running, 0)]);
+    let id = world.observed.containers[0].id.clone();
+    assert_eq!(short(&world.plan(&wanted)), "");
+    world.resized.insert(id.clone());
+    assert_eq!(short(&world.plan(&wanted)), format!("kill:{id} a1"));
 }
 
 fn any_state() -> impl Strategy<Value = InstanceState> {

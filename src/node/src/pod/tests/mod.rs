@@ -4,6 +4,7 @@ mod admission;
 mod hooks;
 mod life;
 mod probes;
+mod resize;
 mod restart;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use longshore_api::resize::{Bound, Group};
 use longshore_cri::fake::{FakeOptions, FakeRuntime};
 use longshore_cri::{RuntimeService as _, SharedRuntime, labels, v1};
 use longshore_util::clock::{Clock, SharedClock};
@@ -51,6 +53,16 @@ struct Hands {
     no_image: Mutex<HashMap<String, Failure>>,
     /// Images never come.
     slow_images: std::sync::atomic::AtomicBool,
+    /// Bounds of pod cgroups.
+    groups: Mutex<HashMap<PodUid, Group>>,
+    /// What every pod has in use.
+    memory_usage: Mutex<Option<i64>>,
+}
+
+fn group_of(pod: &DesiredPod) -> Group {
+    let class = longshore_api::qos::of(&pod.pod);
+    let own = longshore_api::resources::pod_cgroup(pod.pod.spec.as_ref().unwrap(), class, Default::default());
+    Group { shares: own.cpu_shares, quota: own.cpu_quota, period: own.cpu_period, memory: own.memory_limit }
 }
 
 impl Hands {
@@ -137,6 +149,19 @@ impl Prepare for Hands {
         })
     }
 
+    fn container_size(&self, pod: &DesiredPod, container: &str) -> Option<v1::LinuxContainerResources> {
+        let spec = pod.pod.spec.as_ref()?;
+        let (_, container) = config::find_container(spec, container)?;
+        let size = longshore_api::resources::container_linux(spec, &container, Default::default());
+        Some(v1::LinuxContainerResources {
+            cpu_shares: size.cpu_shares,
+            cpu_quota: size.cpu_quota,
+            cpu_period: size.cpu_period,
+            memory_limit_in_bytes: size.memory_limit,
+            ..Default::default()
+        })
+    }
+
     async fn forget(&self, pod: &DesiredPod) -> Result<(), Failure> {
         self.note(format!("forget {}", pod.uid));
         Ok(())
@@ -150,9 +175,30 @@ impl Prepare for Hands {
 
 #[async_trait]
 impl PodCgroups for Hands {
-    async fn ensure(&self, pod: &DesiredPod) -> Result<(), Failure> {
+    async fn ensure(&self, pod: &DesiredPod, moving: bool) -> Result<(), Failure> {
         self.note(format!("cgroup {}", pod.uid));
+        let mut groups = self.groups.lock();
+        if !moving || !groups.contains_key(&pod.uid) {
+            groups.insert(pod.uid.clone(), group_of(pod));
+        }
         Ok(())
+    }
+
+    fn bounds(&self, pod: &DesiredPod) -> Result<Option<PodBounds>, Failure> {
+        let now = self.groups.lock().get(&pod.uid).copied();
+        Ok(now.map(|now| PodBounds { now, wanted: group_of(pod) }))
+    }
+
+    fn bind(&self, pod: &DesiredPod, bound: Bound) -> Result<(), Failure> {
+        self.note(format!("bind {bound:?}"));
+        let mut groups = self.groups.lock();
+        let now = groups[&pod.uid];
+        groups.insert(pod.uid.clone(), now.with(bound));
+        Ok(())
+    }
+
+    fn memory_usage(&self, _pod: &DesiredPod) -> Option<i64> {
+        *self.memory_usage.lock()
     }
 
     async fn clear(&self, _pod: &DesiredPod, container: &ContainerId) {

@@ -9,6 +9,7 @@ use crate::admit::{self, Decision, NODE_AFFINITY, Refusal};
 use crate::event::{EventTarget, EventType};
 use crate::journal::Verdict;
 use crate::model::{PodControl as _, PodUid, Terminate};
+use crate::pod::grants::Held;
 
 /// Reason and text of a pod that made room for a critical one.
 const PREEMPTING: &str = "Preempting";
@@ -49,6 +50,7 @@ impl Worker {
             Decision::Admit => None,
             Decision::Refuse(refusal) => Some(refusal),
             Decision::MakeRoom { victims, resource, refusal } => {
+                let _room = self.table.make_room();
                 self.preempt(&victims, &resource).await;
                 (self.decide().await != Decision::Admit).then_some(refusal)
             }
@@ -79,19 +81,27 @@ impl Worker {
 
     async fn decide(&self) -> Decision {
         let grounds = Arc::clone(&self.cx.options.grounds);
-        let decision = admit::decide(&self.desired, &grounds.node(), &self.table.neighbours(&self.desired.uid));
+        let decision = self.table.judge(&self.desired, &grounds.node(), &self.shown);
         if !matches!(&decision, Decision::Refuse(refusal) if refusal.reason == NODE_AFFINITY) {
             return decision;
         }
         // The label that is missing may be on its way to us.
         let node = grounds.look_again().await;
-        admit::decide(&self.desired, &node, &self.table.neighbours(&self.desired.uid))
+        self.table.judge(&self.desired, &node, &self.shown)
     }
 
     fn admitted(&mut self) {
         self.facts.admission = Some(Verdict::Admitted);
-        self.facts.requests = admit::requests(&self.desired.pod);
-        self.shown.set_admitted();
+        let held = Held::of(&self.desired.pod);
+        self.facts.requests.clone_from(&held.requests);
+        self.facts.granted = Some(held.sizes.clone());
+        if !self.shown.holds_place() {
+            // Not judged but found running.
+            self.shown.hold(held);
+            self.shown.set_admitted();
+        }
+        // What was held is known; what the spec asks for by now is decided over at once.
+        self.table.settle("pods_added");
         if self.facts.ended {
             // A static pod that was refused before: its life begins now.
             self.facts.ended = false;

@@ -5,7 +5,7 @@ use longshore_cri::v1;
 use super::Worker;
 use crate::journal::{ExitFacts, InstanceFacts};
 use crate::pod::observed::{Instance, InstanceState, Observed};
-use crate::pod::{probing, read, wanted};
+use crate::pod::{probing, read, resize, wanted};
 use crate::probe::Known;
 
 /// Shown for a container that ran and that the runtime no longer has.
@@ -96,6 +96,7 @@ impl Worker {
         let Some(instance) = self.observed.containers.get_mut(index) else { return };
         let known = self.facts.containers.get(&instance.name).and_then(|c| c.instance(&instance.id)).cloned();
         let mut exit = known.as_ref().and_then(|k| k.exit.clone());
+        let in_force = known.as_ref().and_then(|k| k.in_force.clone());
         if instance.state == InstanceState::Exited {
             match &exit {
                 Some(exit) => fill(instance, exit),
@@ -126,6 +127,8 @@ impl Worker {
             (InstanceState::Running, _) => probing::first_known(&self.desired.pod, instance),
             (InstanceState::Created | InstanceState::Exited | InstanceState::Unknown, _) => Known::default(),
         };
+        let own = self.made.get(&instance.name) == Some(&instance.id);
+        let in_force = in_force.or_else(|| resize::first_size(&self.facts, &self.desired.pod, &instance.name, own));
         let facts = InstanceFacts {
             id: instance.id.clone(),
             attempt: instance.attempt,
@@ -137,6 +140,7 @@ impl Worker {
             image: instance.image.clone(),
             image_ref: instance.image_ref.clone(),
             user: instance.user.clone(),
+            in_force,
             exit,
         };
         let entry = self.facts.containers.entry(instance.name.clone()).or_default();
@@ -185,6 +189,7 @@ impl Worker {
                     termination_file: None,
                     log_path: String::new(),
                     user: known.user.clone(),
+                    actual: None,
                 };
                 fill(&mut instance, &exit);
                 self.observed.containers.push(instance);

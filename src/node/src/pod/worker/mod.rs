@@ -169,6 +169,8 @@ pub(super) struct Worker {
     pub(super) stage: Stage,
     pub(super) removed: bool,
     pub(super) facts: PodFacts,
+    /// Version of the grant that was last taken over.
+    pub(super) grant_seen: u64,
     /// Whether facts changed since they were put into the journal.
     pub(super) unsaved: bool,
     /// Its place in the queue of pods to be admitted.
@@ -227,6 +229,7 @@ impl Worker {
             stage: Stage::Sync,
             removed: false,
             facts: found.facts,
+            grant_seen: 0,
             unsaved: true,
             turn,
             room: false,
@@ -325,6 +328,10 @@ impl Worker {
 
     /// First look at the pod: what is known of it decides where its life goes on.
     fn begin(&mut self) {
+        self.desired = self.as_granted(self.desired.clone());
+        if self.facts.resize.is_some() {
+            self.cx.options.metrics.resizes.set_in_progress(true);
+        }
         let pod = Arc::clone(&self.desired.pod);
         let status = pod.status.as_ref();
         self.facts.namespace = self.desired.key.namespace.to_string();
@@ -372,7 +379,9 @@ impl Worker {
             self.fresh = false;
         }
         self.room |= news.room;
+        self.take_grant();
         if let Some(desired) = news.desired {
+            let desired = self.as_granted(desired);
             let meta = &desired.pod.metadata;
             if meta.deletion_timestamp.is_some() {
                 self.order_end(EndFacts { grace_seconds: meta.deletion_grace_period_seconds, ..EndFacts::default() });
@@ -448,7 +457,7 @@ impl Worker {
         self.retries.remove(step);
     }
 
-    pub(super) fn wake_by(&mut self, at: Timestamp) {
+    pub(in crate::pod) fn wake_by(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |old| old.min(at)));
     }
 

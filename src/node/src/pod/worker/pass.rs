@@ -47,6 +47,8 @@ impl Worker {
             if !self.prepared && !self.prepare().await {
                 return;
             }
+            // What needs no new start comes first: the pod has grown before anything larger starts in it.
+            self.put_into_force().await;
             if plan.actions.is_empty() || !self.act(plan.actions).await {
                 break;
             }
@@ -92,6 +94,7 @@ impl Worker {
             }
         }
         let probes = self.probed();
+        let resized = self.resized();
         let backoffs =
             self.facts.containers.iter().filter_map(|(name, c)| Some((name.clone(), c.backoff.clone()?))).collect();
         plan(&Input {
@@ -100,6 +103,7 @@ impl Worker {
             backoffs: &backoffs,
             holds: &self.holds,
             probes: &probes,
+            resized: &resized,
             counted: &counted,
             terminating: self.stage != Stage::Sync,
             now: self.now(),
@@ -150,8 +154,10 @@ impl Worker {
     /// Makes cgroup and volumes stand, side by side.
     async fn prepare(&mut self) -> bool {
         let options = &self.cx.options;
-        let (cgroup, volumes) =
-            tokio::join!(options.cgroups.ensure(&self.desired), options.prepare.volumes(&self.desired));
+        let (cgroup, volumes) = tokio::join!(
+            options.cgroups.ensure(&self.desired, self.facts.resize.is_some()),
+            options.prepare.volumes(&self.desired)
+        );
         let failure = match (cgroup, volumes) {
             (Ok(()), Ok(())) => {
                 self.prepared = true;

@@ -150,6 +150,7 @@ impl Registry {
         resource.strategy.decode(&object, false).map_err(|detail| bad_types(resource, &detail))?;
         drop_nulls(&mut object);
         inherit(resource, &mut object, old);
+        let sent = (part == Part::Resize).then(|| object.clone());
         merge_part(resource, part, &mut object, old);
         match part {
             Part::Status => resource.strategy.prepare_status(&mut object, old),
@@ -169,6 +170,10 @@ impl Registry {
         if part == Part::EphemeralContainers {
             causes.extend(resource.strategy.validate(&object));
             causes.extend(strategy::guests::causes(&object, old));
+        }
+        if let Some(sent) = &sent {
+            causes.extend(resource.strategy.validate(&object));
+            causes.extend(strategy::sizes::causes(&object, old, sent));
         }
         if !causes.is_empty() {
             return Err(ApiError::invalid(resource, &name, causes));
@@ -266,22 +271,7 @@ fn merge_part(resource: &Resource, part: Part, object: &mut Value, old: &Value) 
         Part::Resize => {
             let sent = object.clone();
             take_over(object, "metadata");
-            for containers in ["containers", "initContainers"] {
-                resize(object, &sent, containers);
-            }
-        }
-    }
-}
-
-fn resize(object: &mut Value, sent: &Value, containers: &str) {
-    let path = format!("/spec/{containers}");
-    let own = object.pointer_mut(&path).and_then(Value::as_array_mut);
-    for container in own.into_iter().flatten() {
-        let same = list(sent, &path).iter().find(|other| other.get("name") == container.get("name"));
-        if let (Some(container), Some(same)) = (container.as_object_mut(), same) {
-            for key in ["resources", "resizePolicy"] {
-                copy(container, Some(same), key);
-            }
+            strategy::sizes::take_over(object, &sent);
         }
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod guests;
 mod namespace;
 mod pod;
+pub(crate) mod sizes;
 mod small;
 
 use std::fmt;

@@ -205,7 +205,7 @@ async fn a_node_shows_mirrors_of_its_own_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn ephemeral_containers_and_sizes_have_paths_of_their_own() {
+async fn ephemeral_containers_have_a_path_of_their_own() {
     let server = Server::start().await;
     server.post(PODS, pod("p", "n1")).await;
     let ephemeral = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "busybox"}],
@@ -218,10 +218,124 @@ async fn ephemeral_containers_and_sizes_have_paths_of_their_own() {
     let main =
         server.patch("strategic-merge-patch", &format!("{PODS}/p"), json!({"spec": {"hostNetwork": true}})).await;
     assert_eq!(main.code, StatusCode::UNPROCESSABLE_ENTITY);
-    let size = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}});
-    let resized = server.patch("strategic-merge-patch", &format!("{PODS}/p/resize"), size).await.body;
-    assert_eq!(resized["spec"]["containers"][0]["resources"]["requests"]["cpu"], "100m");
-    assert_eq!(resized["status"]["qosClass"], "BestEffort");
+}
+
+fn sized(name: &str, resources: Value) -> Value {
+    let mut sent = pod(name, "n1");
+    sent["spec"]["containers"][0]["resources"] = resources;
+    sent
+}
+
+#[tokio::test]
+async fn sizes_are_changed_through_their_own_path_and_nothing_else_is() {
+    let server = Server::start().await;
+    server.post(PODS, sized("p", json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}))).await;
+    let more = json!({"spec": {"containers": [{"name": "c", "image": "sneaky", "resources": {
+        "requests": {"cpu": "0.15", "memory": "32Mi"}, "limits": {"cpu": "300m"}}}]}});
+    let main = server.patch("strategic-merge-patch", &format!("{PODS}/p"), more.clone()).await;
+    assert_eq!(main.code, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(main.body["message"].as_str().unwrap().contains("pod updates may not change fields other than"));
+    let path = format!("{PODS}/p/resize");
+    let resized = server.patch("strategic-merge-patch", &path, more).await.body;
+    let container = &resized["spec"]["containers"][0];
+    assert_eq!(
+        container["resources"],
+        json!({"requests": {"cpu": "150m", "memory": "32Mi"}, "limits": {"cpu": "300m"}})
+    );
+    assert_eq!((&container["image"], &resized["metadata"]["generation"]), (&json!("i:1"), &json!(2)));
+    assert_eq!(resized["status"]["qosClass"], "Burstable");
+    assert_eq!(server.get(&path).await.body, resized);
+    // The same again is no change.
+    let again = server.put(&path, resized.clone()).await.body;
+    assert_eq!(again, resized);
+}
+
+#[tokio::test]
+async fn a_resize_is_refused_with_the_stock_words() {
+    let server = Server::start().await;
+    let both = json!({"cpu": "1", "memory": "1Gi"});
+    server.post(PODS, sized("g", json!({"requests": both, "limits": both}))).await;
+    let mut burstable = sized("b", json!({"requests": {"cpu": "100m", "memory": "1Mi"}, "limits": {"memory": "2Mi"}}));
+    burstable["spec"]["initContainers"] = json!([{"name": "i", "image": "i:1",
+        "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]}]);
+    server.post(PODS, burstable).await;
+    server.post(PODS, pod("e", "n1")).await;
+    let mut whole = pod("w", "n1");
+    whole["spec"]["resources"] = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "1", "memory": "1Gi"}});
+    server.post(PODS, whole).await;
+    let one = |resources: Value| json!({"containers": [{"name": "c", "resources": resources}]});
+    for (name, spec, want) in [
+        (
+            "g",
+            one(json!({"requests": {"cpu": "500m"}})),
+            "spec: Invalid value: \"Guaranteed\": Pod QOS Class may not change as a result of resizing",
+        ),
+        ("e", one(json!({"requests": {"cpu": "1"}})), "Pod QOS Class may not change as a result of resizing"),
+        (
+            "b",
+            one(json!({"limits": {"memory": null}})),
+            "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
+        ),
+        (
+            "b",
+            one(json!({"requests": {"cpu": null}})),
+            "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
+        ),
+        (
+            "b",
+            one(json!({"limits": {"ephemeral-storage": "1Gi"}})),
+            "spec: Forbidden: only cpu and memory resources are mutable",
+        ),
+        ("b", one(json!({"requests": {"memory": "3Mi"}})), "must be less than or equal to memory limit of 2Mi"),
+        (
+            "b",
+            json!({"containers": [{"name": "c", "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]}]}),
+            "spec: Forbidden: only cpu and memory resources are mutable",
+        ),
+        (
+            "b",
+            json!({"containers": [{"name": "new", "image": "i:1"}]}),
+            "spec.containers: Forbidden: containers may not be added or removed on resize",
+        ),
+        (
+            "b",
+            json!({"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "1"}}}]}),
+            "non-sidecar init containers with a resize policy of RestartContainer cannot be resized",
+        ),
+        (
+            "w",
+            json!({"resources": {"limits": {"memory": null}}}),
+            "spec.resources.limits: Forbidden: pod-level resource limits cannot be removed",
+        ),
+        ("w", json!({"resources": null}), "spec.resources: Forbidden: pod-level resources cannot be removed"),
+    ] {
+        let answer =
+            server.patch("strategic-merge-patch", &format!("{PODS}/{name}/resize"), json!({"spec": spec})).await;
+        assert_eq!(answer.code, StatusCode::UNPROCESSABLE_ENTITY, "{name} {spec}: {}", answer.body);
+        let message = answer.body["message"].as_str().unwrap();
+        assert!(message.contains(want), "{name} {spec}\n got {message}\nwant {want}");
+    }
+    let larger = json!({"spec": {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}});
+    let resized = server.patch("strategic-merge-patch", &format!("{PODS}/w/resize"), larger).await.body;
+    assert_eq!(resized["spec"]["resources"]["limits"], json!({"cpu": "2", "memory": "1Gi"}));
+}
+
+#[tokio::test]
+async fn mirrors_and_pods_on_nodes_that_show_no_sizes_are_not_resized() {
+    let server = Server::start().await;
+    let size = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}});
+    server.post(PODS, sized("old", json!({"requests": {"cpu": "1"}}))).await;
+    let status = json!({"status": {"phase": "Running", "containerStatuses": [{"name": "c", "image": "i", "imageID": "i",
+        "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}});
+    server.patch("strategic-merge-patch", &format!("{PODS}/old/status"), status).await;
+    let answer = server.patch("strategic-merge-patch", &format!("{PODS}/old/resize"), size.clone()).await;
+    assert!(answer.body["message"].as_str().unwrap().contains("Pod running on node without support for resize"));
+    let mut mirror = sized("static-n1", json!({"requests": {"cpu": "1"}}));
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
+    let made = server.post(PODS, mirror).await;
+    assert_eq!(made.code, StatusCode::CREATED, "{}", made.body);
+    let answer = server.patch("strategic-merge-patch", &format!("{PODS}/static-n1/resize"), size).await;
+    assert!(answer.body["message"].as_str().unwrap().contains("static pods cannot be resized"), "{}", answer.body);
 }
 
 #[tokio::test]
