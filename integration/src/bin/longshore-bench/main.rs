@@ -6,6 +6,7 @@
 mod bare;
 mod cost;
 mod pods;
+mod probes;
 mod report;
 mod rows;
 mod same;
@@ -42,7 +43,7 @@ struct Args {
     #[arg(long, default_value = "/longshore-bench")]
     cgroup_parent: String,
     /// Rows to measure.
-    #[arg(long, value_delimiter = ',', default_value = "start,delete,exit,burst30,burst100,memory,cpu")]
+    #[arg(long, value_delimiter = ',', default_value = "start,delete,exit,burst30,burst100,memory,cpu,probes")]
     rows: Vec<String>,
     /// Runs of each latency row (ours and bare each); the median is reported.
     #[arg(long, default_value_t = 7)]
@@ -99,7 +100,10 @@ async fn run(args: Args) -> anyhow::Result<ExitCode> {
             "burst100" => bench.burst(100, args.burst_runs).await?,
             "memory" => bench.memory(args.idle_pods).await?,
             "cpu" => bench.cpu(args.idle_pods, Duration::from_secs(args.cpu_seconds)).await?,
-            other => anyhow::bail!("row {other:?}: wanted start, delete, exit, burst30, burst100, memory or cpu"),
+            "probes" => bench.probes(args.idle_pods, Duration::from_secs(args.cpu_seconds.min(60))).await?,
+            other => {
+                anyhow::bail!("row {other:?}: wanted start, delete, exit, burst30, burst100, memory, cpu or probes")
+            }
         }
     }
     bench.clean_up().await?;

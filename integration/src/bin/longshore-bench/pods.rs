@@ -76,14 +76,23 @@ impl Pods {
 
     /// Posts a pod of one container that runs until it is told to stop, and returns when the request was sent.
     pub(crate) async fn post(&self, name: &str, restart: &str) -> anyhow::Result<Instant> {
-        let pod: Pod = serde_json::from_value(serde_json::json!({
-            "metadata": {"name": name},
-            "spec": {
-                "nodeName": self.node, "restartPolicy": restart, "terminationGracePeriodSeconds": 30,
-                "containers": [{"name": "c", "image": self.image, "imagePullPolicy": "IfNotPresent",
-                                "command": super::same::COMMAND}]
-            }
-        }))?;
+        let spec = serde_json::json!({
+            "restartPolicy": restart, "terminationGracePeriodSeconds": 30,
+            "containers": [{"name": "c", "image": self.image, "imagePullPolicy": "IfNotPresent",
+                            "command": super::same::COMMAND}]
+        });
+        self.create(name, spec).await
+    }
+
+    /// The image of the pods.
+    pub(crate) fn image(&self) -> &str {
+        &self.image
+    }
+
+    /// Posts a pod of any kind on the node, and returns when the request was sent.
+    pub(crate) async fn create(&self, name: &str, mut spec: serde_json::Value) -> anyhow::Result<Instant> {
+        spec["nodeName"] = self.node.as_str().into();
+        let pod: Pod = serde_json::from_value(serde_json::json!({"metadata": {"name": name}, "spec": spec}))?;
         let at = Instant::now();
         self.api.create(&PostParams::default(), &pod).await.with_context(|| format!("create pod {name}"))?;
         Ok(at)

@@ -207,7 +207,7 @@ impl Bench<'_> {
         Ok(names)
     }
 
-    async fn fell(&self, names: &[String]) -> anyhow::Result<()> {
+    pub(crate) async fn fell(&self, names: &[String]) -> anyhow::Result<()> {
         stream::iter(names).map(|name| self.pods.delete(name)).buffer_unordered(8).try_collect::<Vec<_>>().await?;
         for name in names {
             self.pods.wait(name, |seen| seen.gone).await?;
@@ -215,7 +215,14 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn row(&mut self, name: &str, unit: &'static str, agent: Vec<f64>, bare: Vec<f64>, limit: Option<Limit>) {
+    pub(crate) fn row(
+        &mut self,
+        name: &str,
+        unit: &'static str,
+        agent: Vec<f64>,
+        bare: Vec<f64>,
+        limit: Option<Limit>,
+    ) {
         self.report.push(Row { name: name.to_owned(), unit, agent, bare, limit });
     }
 }
@@ -226,7 +233,7 @@ fn best(runs: Vec<Vec<f64>>) -> Vec<f64> {
     runs.into_iter().min_by(|left, right| middle(left).total_cmp(&middle(right))).unwrap_or_default()
 }
 
-async fn share(pid: u32, over: Duration) -> anyhow::Result<f64> {
+pub(crate) async fn share(pid: u32, over: Duration) -> anyhow::Result<f64> {
     let (before, begin) = (cost::cpu_time(pid)?, Instant::now());
     tokio::time::sleep(over).await;
     let used = cost::cpu_time(pid)?.saturating_sub(before);
