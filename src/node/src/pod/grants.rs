@@ -211,7 +211,11 @@ impl PodTable {
         let open = |state: &State| state.sources_ready && self.makers().load(Ordering::Acquire) == 0;
         {
             let state = self.state();
-            if !open(&state) || !state.pods.values().any(asks) {
+            if !open(&state) {
+                return;
+            }
+            if !state.pods.values().any(asks) {
+                self.context().options.metrics.resizes.set_pending(0, 0);
                 return;
             }
         }
@@ -245,7 +249,8 @@ impl PodTable {
         }
         let count = |reason: &str| {
             let pending = |entry: &&Entry| {
-                entry.shown.grant.lock().pending.as_ref().is_some_and(|pending| pending.facts.reason == reason)
+                asks(entry)
+                    && entry.shown.grant.lock().pending.as_ref().is_some_and(|pending| pending.facts.reason == reason)
             };
             i64::try_from(state.pods.values().filter(pending).count()).unwrap_or(i64::MAX)
         };

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec, ResourceRequirements};
-use longshore_api::podstatus;
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, ResourceRequirements};
 use longshore_api::resize::{self, Bound, Change, Group, Part, Sizes, Step};
+use longshore_api::{conditions, podstatus};
 use longshore_cri::v1;
 
 use super::grants::{Held, Pending};
@@ -33,6 +33,25 @@ pub(super) fn first_size(facts: &PodFacts, pod: &Pod, name: &str, made: bool) ->
     }
 }
 
+/// The sizes that another agent reported while it was resizing the pod: its spec asks for others. `None` when nothing says
+/// so; then the spec holds.
+pub(super) fn reported(pod: &Pod) -> Option<Sizes> {
+    let status = pod.status.as_ref()?;
+    let resizing =
+        |c: &PodCondition| c.type_ == conditions::RESIZE_PENDING || c.type_ == conditions::RESIZE_IN_PROGRESS;
+    if !status.conditions.iter().flatten().any(resizing) {
+        return None;
+    }
+    let mut sizes = Sizes::of_pod(pod);
+    let all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    for container in all.filter(|container| container.state.as_ref().is_some_and(|state| state.running.is_some())) {
+        if let (Some(own), Some(shown)) = (sizes.containers.get_mut(&container.name), &container.resources) {
+            *own = ResourceRequirements { claims: None, ..shown.clone() };
+        }
+    }
+    Some(sizes)
+}
+
 /// A running container that has not got its size yet.
 struct Due {
     instance: Instance,
@@ -46,6 +65,10 @@ struct Due {
 impl Worker {
     /// Takes over what the table decided over the pod's size.
     pub(super) fn take_grant(&mut self) {
+        if self.stage != Stage::Sync {
+            // Who ends gets nothing more.
+            return;
+        }
         let Some(grant) = self.shown.grant_since(self.grant_seen) else { return };
         self.grant_seen = grant.version;
         let Some(held) = grant.held else { return };
@@ -311,6 +334,17 @@ impl Worker {
         tracing::info!(pod = %self.desired.key, container = %name, %id, resource = part.name(), "container resized");
         self.save();
         Ok(())
+    }
+
+    /// Nothing of the pod runs any more: its size is nobody's business.
+    pub(super) fn drop_resize(&mut self) {
+        if self.facts.resize.take().is_some() {
+            self.cx.options.metrics.resizes.set_in_progress(false);
+            self.unsaved = true;
+        }
+        if self.facts.pending.take().is_some() {
+            self.unsaved = true;
+        }
     }
 
     fn resize_done(&mut self) {

@@ -45,6 +45,9 @@ impl Clock for TokioClock {
     }
 }
 
+/// Bounds of pod cgroups; the kernel keeps them when the agent ends.
+type Groups = Arc<Mutex<HashMap<PodUid, Group>>>;
+
 /// Volumes, images and cgroups that are there at once, unless told otherwise.
 #[derive(Debug, Default)]
 struct Hands {
@@ -54,7 +57,7 @@ struct Hands {
     /// Images never come.
     slow_images: std::sync::atomic::AtomicBool,
     /// Bounds of pod cgroups.
-    groups: Mutex<HashMap<PodUid, Group>>,
+    groups: Groups,
     /// What every pod has in use.
     memory_usage: Mutex<Option<i64>>,
 }
@@ -213,17 +216,18 @@ impl PodCgroups for Hands {
 
 /// A node that takes what tests say.
 #[derive(Debug)]
-struct FakeNode(Mutex<admit::Node>);
+struct FakeNode(Mutex<admit::Node>, Groups);
 
 impl FakeNode {
     fn new() -> Self {
         let amount =
             |name: &str, text: &str| (name.to_owned(), longshore_api::quantity::Quantity::parse(text).unwrap());
-        Self(Mutex::new(admit::Node {
+        let node = admit::Node {
             name: "n1".into(),
             allocatable: [amount("cpu", "2"), amount("memory", "4Gi"), amount("pods", "110")].into(),
             ..admit::Node::default()
-        }))
+        };
+        Self(Mutex::new(node), Groups::default())
     }
 }
 
@@ -287,7 +291,7 @@ impl Bench {
     ) -> Self {
         let tasks = Tasks::new();
         let (journal, facts) = Journal::open_inline(&folder.path().join("longshore")).unwrap();
-        let hands = Arc::new(Hands::default());
+        let hands = Arc::new(Hands { groups: Arc::clone(&node.1), ..Hands::default() });
         let statuses = Arc::new(Statuses::default());
         let shared: SharedRuntime = Arc::new(runtime.clone());
         let found =

@@ -385,3 +385,72 @@ async fn room_that_is_made_for_a_critical_pod_goes_to_nobody_else() {
     assert_eq!(reason(&status, "PodResizePending"), "Deferred");
     assert_eq!(shown(&status)["allocated"]["cpu"], "500m");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_ended_tells_nothing_of_its_size() {
+    let bench = ready().await;
+    bench.set(&sized("u1", 1, ["100m", "64Mi", "200m", "128Mi"], json!({})));
+    bench.until_ready("u1").await;
+    *bench.hands.memory_usage.lock() = Some(100 << 20);
+    let smaller = sized("u1", 2, ["100m", "32Mi", "200m", "64Mi"], json!({}));
+    bench.set(&smaller);
+    bench.until("u1", "in trouble", |s| reason(s, "PodResizeInProgress") == "Error").await;
+    bench.delete(&smaller, 1);
+    let status = bench.until_done("u1").await;
+    assert!(of(&status, "PodResizeInProgress").is_none() && of(&status, "PodResizePending").is_none());
+}
+
+/// At each call that a resize makes an agent ends, and the next one goes on from there.
+#[tokio::test(start_paused = true)]
+async fn a_resize_that_is_cut_at_any_call_is_finished_by_the_next_agent() {
+    let (small, large) = (["100m", "32Mi", "200m", "64Mi"], ["150m", "64Mi", "300m", "128Mi"]);
+    for (from, to) in [(small, large), (large, small)] {
+        for rpc in ["UpdateContainerResources", "UpdatePodSandboxResources", "ContainerStats"] {
+            for skip in 0..3 {
+                let bench = ready().await;
+                bench.set(&sized("u1", 1, from, json!({})));
+                bench.until_ready("u1").await;
+                let hang = bench.runtime.failpoints().set(On::rpc(rpc).skip(skip), Fault::Hang);
+                bench.set(&sized("u1", 2, to, json!({})));
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let bench = bench.killed().await;
+                bench.runtime.failpoints().clear(hang);
+                bench.table.apply(PodChange::AllSourcesReady);
+                bench.set(&sized("u1", 2, to, json!({})));
+                let status = bench.until("u1", "resized", settled(2)).await;
+                let want = sized("u1", 2, to, json!({}));
+                let own = want.pod.spec.as_ref().unwrap().containers[0].resources.clone();
+                let container = &status.container_statuses.as_ref().unwrap()[0];
+                assert_eq!((&container.resources, container.restart_count), (&own, 0), "{rpc} {skip}");
+                assert_eq!(bench.hands.groups.lock()[&"u1".into()], group_of(&want), "{rpc} {skip}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_that_another_agent_left_open_is_taken_over() {
+    let bench = ready().await;
+    bench.set(&sized("u1", 1, ["100m", "32Mi", "200m", "64Mi"], json!({})));
+    bench.set(&cpu("other", 1, "1500m"));
+    let mut status = PodStatus::clone(&*bench.until_ready("u1").await);
+    bench.until_ready("other").await;
+    // The other agent shows that it has not granted what is asked for; of ours there is no record.
+    let (runtime, clock, node) = (bench.runtime.clone(), Arc::clone(&bench.clock), Arc::clone(&bench.node));
+    bench.tasks.cancel();
+    drop(bench);
+    let pending = json!({"type": "PodResizePending", "status": "True", "reason": "Deferred"});
+    status.conditions.as_mut().unwrap().push(serde_json::from_value(pending).unwrap());
+    let bench = Bench::start(runtime, Arc::new(tempfile::tempdir().unwrap()), clock, node).await;
+    let mut asked = sized("u1", 2, ["1", "32Mi", "1", "64Mi"], json!({}));
+    Arc::make_mut(&mut asked.pod).status = Some(status);
+    bench.set(&cpu("other", 1, "1500m"));
+    bench.set(&asked);
+    bench.table.apply(PodChange::AllSourcesReady);
+    let status = bench.until("u1", "deferred", |s| reason(s, "PodResizePending") == "Deferred").await;
+    assert_eq!(shown(&status)["allocated"]["cpu"], "100m");
+    bench.delete(&cpu("other", 1, "1500m"), 1);
+    let status = bench.until("u1", "resized", settled(2)).await;
+    assert_eq!(shown(&status)["resources"]["limits"]["cpu"], "1");
+    assert!(bench.calls("UpdateContainerResources") > 0);
+}

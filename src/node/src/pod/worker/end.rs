@@ -44,6 +44,7 @@ impl Worker {
             }
             self.pause_for_retry().await;
         }
+        self.drop_resize();
         self.publish(false);
         self.cx.options.probes.forget(&self.desired.uid);
         while !self.release().await {

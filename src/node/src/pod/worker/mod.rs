@@ -32,7 +32,7 @@ use super::ports::{Failure, PodCgroups, Prepare, PulledImage, StatusSink};
 use super::slots::{PARALLEL_STOPS, Slots, parallel_starts};
 use super::table::{Found, PodTable, Shown};
 use super::turns::Turn;
-use super::wanted;
+use super::{resize, wanted};
 use crate::admit::Grounds;
 use crate::event::{EventRecorder, EventTarget};
 use crate::journal::{EndFacts, Journal, PodFacts, Verdict};
@@ -328,6 +328,9 @@ impl Worker {
 
     /// First look at the pod: what is known of it decides where its life goes on.
     fn begin(&mut self) {
+        if self.facts.admission.is_none() {
+            self.facts.granted = resize::reported(&self.desired.pod);
+        }
         self.desired = self.as_granted(self.desired.clone());
         if self.facts.resize.is_some() {
             self.cx.options.metrics.resizes.set_in_progress(true);
