@@ -1,6 +1,8 @@
 //! The golden cases: each manifest is run on a real node, what the agent made of it is recorded by the same tools that
 //! recorded the stock kubelet, and the two recordings are compared.
 
+mod phases;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,6 +15,11 @@ use crate::tools::{self, say};
 
 /// The files of a recording that must not differ.
 pub const FILES: [&str; 6] = ["result.json", "object.json", "cri.json", "status.json", "events.tsv", "inside.txt"];
+
+/// Each distinct state that a watcher saw, in order.
+const PHASES: &str = "phases.json";
+/// The recordings of the stock agent, by runtime.
+const RECORDINGS: [&str; 3] = ["recorded", "recorded-1.7", "recorded-1.6"];
 
 /// So many cases that differ are run a second time; more are no accident.
 const AGAIN: usize = 4;
@@ -79,9 +86,15 @@ pub fn run(options: &GoldenRun) -> Result<GoldenOutcome> {
     let (same, differences) = compare(&recorded, &output, &cases, &files)?;
     text.push_str(&differences);
     let mut differing = Vec::new();
-    for case in cases.iter().filter(|_| !same) {
-        if !compare(&recorded, &output, std::slice::from_ref(case), &files)?.0 {
+    for case in &cases {
+        let states = compare_phases(&golden, &recorded, &output, case)?;
+        let is_same = same || compare(&recorded, &output, std::slice::from_ref(case), &files)?.0;
+        if !is_same || !states.is_empty() {
             differing.push(case.clone());
+        }
+        for line in states {
+            text.push_str(&line);
+            text.push('\n');
         }
     }
     if !same && differing.is_empty() {
@@ -112,6 +125,21 @@ fn compare(recorded: &Path, output: &Path, cases: &[String], files: &[&str]) -> 
     let mut text = String::from_utf8_lossy(&outcome.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&outcome.stderr));
     Ok((outcome.status.success(), text))
+}
+
+/// What differs in the states that were seen of a case.
+fn compare_phases(golden: &Path, recorded: &Path, output: &Path, case: &str) -> Result<Vec<String>> {
+    let read = |directory: &Path| -> Result<Vec<String>> {
+        let path = directory.join(case).join(PHASES);
+        let text = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("read {}", path.display()))
+    };
+    let others = RECORDINGS.iter().map(|name| read(&golden.join(name))).collect::<Result<Vec<_>>>()?;
+    let mut found = phases::differences(case, &read(recorded)?, &others, &read(output)?);
+    if !found.is_empty() {
+        found.extend(phases::reasons(case).map(|why| format!("{case}: kept on purpose is only: {why}")));
+    }
+    Ok(found)
 }
 
 /// Deals the cases out to a few recorders that run side by side.

@@ -9,6 +9,7 @@ use longshore_cri::{CriError, labels, v1};
 
 use super::{Cleaning, Collector};
 use crate::model::PodUid;
+use crate::pod::remembered;
 
 /// Grace of a pod that only the runtime knows.
 const ORPHAN_GRACE_SECONDS: i64 = 2;
@@ -19,6 +20,13 @@ const PARALLEL: usize = 2;
 struct Found {
     sandboxes: Vec<v1::PodSandbox>,
     containers: Vec<v1::Container>,
+}
+
+impl Found {
+    fn lives(&self) -> bool {
+        self.sandboxes.iter().any(|sandbox| sandbox.state() == v1::PodSandboxState::SandboxReady)
+            || self.containers.iter().any(|container| container.state() != v1::ContainerState::ContainerExited)
+    }
 }
 
 impl Collector {
@@ -85,8 +93,16 @@ impl Collector {
         Ok(())
     }
 
-    /// Ends and removes a pod that no source wants.
+    /// Ends and removes a pod that no source wants. A static pod whose manifest went while no agent ran ends as one whose
+    /// manifest goes now: with its grace and its hooks.
     async fn end(&self, uid: &PodUid, found: Found) -> Result<(), CriError> {
+        if found.lives()
+            && let Some(pod) = remembered::static_pod(uid, &found.sandboxes, &found.containers)
+        {
+            tracing::info!(pod = %pod.key, %uid, "ending a static pod whose manifest is gone");
+            self.table.end_unwanted(pod);
+            return Ok(());
+        }
         tracing::info!(%uid, containers = found.containers.len(), "removing a pod that no source wants");
         for container in &found.containers {
             if container.state() != v1::ContainerState::ContainerExited {

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use longshore_api::resize::Sizes;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ContainerId, PodUid, SandboxId};
+use crate::model::{ContainerId, PodUid, SandboxId, SourceKind};
 use crate::pod::{BackoffEntry, LinuxUser};
 
 /// The newest record version that this agent writes and reads.
@@ -35,6 +35,12 @@ pub struct PodFacts {
     pub namespace: String,
     /// Name.
     pub name: String,
+    /// Where it was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceKind>,
+    /// Which manifest it was made of, where the uid does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
     /// When the agent saw it first; becomes `status.startTime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Timestamp>,
@@ -68,6 +74,9 @@ pub struct PodFacts {
     /// The order to end it, once given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<EndFacts>,
+    /// Its source let go of it: should it come back, it begins anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
     /// Everything of the pod has ended and was released.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,

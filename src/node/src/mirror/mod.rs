@@ -74,6 +74,8 @@ struct State {
     listed: bool,
     /// Every source has spoken.
     ready: bool,
+    /// Static pods that their source let go of: nobody else has to speak for their mirrors to go.
+    left: BTreeSet<PodUid>,
     /// Which mirror (uid and version) each static pod was told of.
     told: BTreeMap<PodUid, (String, String)>,
     /// Names whose last request failed.
@@ -175,16 +177,20 @@ impl Mirrors {
         let mut state = self.state.lock();
         let keys: BTreeSet<PodKey> = state.desired.keys().chain(state.mirrors.keys()).cloned().collect();
         state.failures.retain(|key, _| keys.contains(key));
+        let State { left, mirrors, .. } = &mut *state;
+        left.retain(|uid| mirrors.values().any(|mirror| plan::hash_of(mirror) == Some(uid.as_str())));
         let mut actions = Vec::new();
         let mut next: Option<Instant> = None;
         for key in keys {
             let running = self.options.pods.by_key(&key).filter(|view| view.desired.source.is_static());
+            let mirror = state.mirrors.get(&key);
+            let is_left = mirror.and_then(plan::hash_of).is_some_and(|hash| state.left.contains(&PodUid::from(hash)));
             let facts = Facts {
                 desired: state.desired.get(&key),
                 running: running.as_ref().map(|view| &view.desired.uid),
-                mirror: state.mirrors.get(&key),
+                mirror,
                 listed: state.listed,
-                ready: state.ready,
+                ready: state.ready || is_left,
             };
             let action = plan(&facts);
             let at = match (&action, state.failures.get(&key)) {
@@ -326,14 +332,20 @@ impl PodSink for MirrorTap {
     fn apply(&self, change: PodChange) {
         let is_news = match &change {
             PodChange::Set(desired) if desired.source.is_static() => {
-                self.mirrors.state.lock().desired.insert(desired.key.clone(), desired.clone());
+                let mut state = self.mirrors.state.lock();
+                state.left.remove(&desired.uid);
+                state.desired.insert(desired.key.clone(), desired.clone());
                 true
             }
             PodChange::Remove(uid) => {
                 let mut state = self.mirrors.state.lock();
                 let before = state.desired.len();
                 state.desired.retain(|_, desired| desired.uid != *uid);
-                before != state.desired.len()
+                let is_ours = before != state.desired.len();
+                if is_ours {
+                    state.left.insert(uid.clone());
+                }
+                is_ours
             }
             PodChange::AllSourcesReady => {
                 self.mirrors.state.lock().ready = true;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::model::annotations::CONFIG_MIRROR;
+use crate::model::annotations::{CONFIG_MIRROR, revision};
 use crate::model::{DesiredPod, PodUid};
 
 /// What is known of one name.
@@ -16,7 +16,7 @@ pub(super) struct Facts<'a> {
     pub(super) mirror: Option<&'a Pod>,
     /// The API has been listed.
     pub(super) listed: bool,
-    /// Every source has spoken.
+    /// Every source has spoken, or the one that had the mirror's pod let go of it.
     pub(super) ready: bool,
 }
 
@@ -47,8 +47,10 @@ pub(super) fn plan(facts: &Facts<'_>) -> Action {
     match (facts.desired, facts.mirror) {
         (Some(desired), _) if facts.running.is_some_and(|running| *running != desired.uid) => Action::Wait,
         (Some(desired), Some(mirror)) => {
-            let is_right =
-                hash_of(mirror) == Some(desired.uid.as_str()) && mirror.metadata.deletion_timestamp.is_none();
+            // Where the uid is the same for every manifest, the revision tells; mirrors of other agents have none.
+            let is_right = hash_of(mirror) == Some(desired.uid.as_str())
+                && revision(mirror).is_none_or(|shown| Some(shown) == revision(&desired.pod))
+                && mirror.metadata.deletion_timestamp.is_none();
             if is_right { Action::Nothing } else { delete(mirror) }
         }
         (Some(desired), None) => Action::Create(Box::new(desired.clone())),

@@ -232,3 +232,61 @@ async fn a_mirror_left_by_an_earlier_run_is_kept() {
     assert_eq!((world.asked(&Method::POST), world.asked(&Method::DELETE)), (0, 0));
     assert_eq!(world.notes.0.lock().as_slice(), [(desired.uid.to_string(), Some("m1".to_owned()))]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_manifest_that_changes_under_its_uid_gets_a_new_mirror_and_one_that_stays_keeps_its_own() {
+    let world = World::new();
+    world.listed();
+    let made = |image: &str| {
+        let mut manifest = crate::source::fixture::manifest("st", image);
+        manifest["metadata"]["uid"] = json!("fixed");
+        let object = static_pod(manifest, "node", "file:/m/st.yaml").unwrap();
+        DesiredPod { uid: "fixed".into(), pod: Arc::new(object), ..static_one("i") }
+    };
+    world.set(&made("i"));
+    world.settle().await;
+    let first = world.mirror("st-node").unwrap();
+    world.tap.apply(PodChange::Remove("fixed".into()));
+    world.set(&made("i"));
+    world.settle().await;
+    assert_eq!(world.mirror("st-node").unwrap()["metadata"]["uid"], first["metadata"]["uid"]);
+    world.tap.apply(PodChange::Remove("fixed".into()));
+    world.set(&made("other"));
+    world.settle().await;
+    let second = world.mirror("st-node").unwrap();
+    assert_ne!(second["metadata"]["uid"], first["metadata"]["uid"]);
+    assert_eq!(second["spec"]["containers"][0]["image"], "other");
+    assert_eq!(second["metadata"]["annotations"][CONFIG_HASH], "fixed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_the_api_that_has_the_name_is_never_touched() {
+    let world = World::new();
+    world.api.put(&format!("{PODS}/st-node"), serde_json::to_value(pod("st-node", "api", "i", "1")).unwrap());
+    // The API source keeps it to itself: it is no mirror.
+    world.mirrors.replace(Vec::new());
+    world.set(&static_one("i"));
+    world.tap.apply(PodChange::AllSourcesReady);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.mirror("st-node").unwrap()["metadata"]["uid"], "api");
+    assert_eq!(world.asked(&Method::DELETE), 0);
+    world.api.remove(&format!("{PODS}/st-node"));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(world.mirror("st-node").unwrap()["metadata"]["annotations"][CONFIG_MIRROR].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_mirror_of_a_removed_pod_goes_also_while_another_source_is_silent() {
+    let world = World::new();
+    world.listed();
+    let pod = static_one("i");
+    world.set(&pod);
+    world.running.0.lock().push(pod.clone());
+    world.settle().await;
+    world.tap.apply(PodChange::Remove(pod.uid.clone()));
+    world.settle().await;
+    assert!(world.mirror("st-node").is_some(), "its pod is still ending");
+    world.running.0.lock().clear();
+    world.settle().await;
+    assert_eq!(world.mirror("st-node"), None);
+}

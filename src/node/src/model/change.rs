@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use super::{PodKey, PodUid};
 
 /// Where a pod was seen; written to the annotation `kubernetes.io/config.source`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SourceKind {
     /// The apiserver.
     Api,

@@ -17,6 +17,7 @@ use super::observed::Observed;
 use super::turns::{Turn, Turns};
 use super::worker::{Context, NetworkState, Worker};
 use crate::journal::PodFacts;
+use crate::model::annotations::revision;
 use crate::model::{
     DesiredPod, MirrorUid, PodChange, PodControl, PodKey, PodSink, PodUid, PodView, ReadPods, Terminate,
 };
@@ -46,8 +47,8 @@ enum Place {
 }
 
 impl Shown {
-    fn new(desired: DesiredPod) -> Self {
-        let view = PodView { desired, status: None, mirror: None };
+    fn new(desired: DesiredPod, mirror: Option<MirrorUid>) -> Self {
+        let view = PodView { desired, status: None, mirror };
         Self { view: RwLock::new(view), place: AtomicU8::new(Place::Asks as u8), grant: Mutex::default() }
     }
 
@@ -107,9 +108,21 @@ pub(super) struct Entry {
     /// Whether its worker was started; not yet while another pod of that name is ending.
     running: bool,
     /// Removed by its source and on its way out.
-    leaving: bool,
+    pub(super) leaving: bool,
     /// Came back under the same uid while leaving.
     again: Option<DesiredPod>,
+}
+
+impl Entry {
+    pub(super) fn new(desired: &DesiredPod, mirror: Option<MirrorUid>) -> Self {
+        Self {
+            inbox: Arc::default(),
+            shown: Arc::new(Shown::new(desired.clone(), mirror)),
+            running: false,
+            leaving: false,
+            again: None,
+        }
+    }
 }
 
 /// What was found at start.
@@ -125,6 +138,8 @@ pub struct Found {
 pub(super) struct State {
     pub(super) pods: HashMap<PodUid, Entry>,
     pub(super) found: HashMap<PodUid, Found>,
+    /// Mirrors in the API, also of pods that are still to come or come back: they are told of once.
+    pub(super) mirrors: HashMap<PodUid, MirrorUid>,
     pub(super) sources_ready: bool,
 }
 
@@ -207,7 +222,12 @@ impl PodTable {
 
     /// Notes or clears the mirror of a static pod.
     pub fn set_mirror(&self, uid: &PodUid, mirror: Option<MirrorUid>) {
-        if let Some(entry) = self.0.state.lock().pods.get(uid) {
+        let mut state = self.0.state.lock();
+        match &mirror {
+            Some(mirror) => drop(state.mirrors.insert(uid.clone(), mirror.clone())),
+            None => drop(state.mirrors.remove(uid)),
+        }
+        if let Some(entry) = state.pods.get(uid) {
             entry.shown.view.write().mirror = mirror;
             entry.inbox.nudge();
         }
@@ -278,14 +298,8 @@ impl PodTable {
             return;
         }
         let uid = desired.uid.clone();
-        let entry = Entry {
-            inbox: Arc::default(),
-            shown: Arc::new(Shown::new(desired.clone())),
-            running: false,
-            leaving: false,
-            again: None,
-        };
-        state.pods.insert(uid.clone(), entry);
+        let mirror = state.mirrors.get(&uid).cloned();
+        state.pods.insert(uid.clone(), Entry::new(&desired, mirror));
         let asks = self.start_if_free(&mut state, &uid, &desired);
         drop(state);
         if asks {
@@ -296,6 +310,9 @@ impl PodTable {
     /// Starts the worker unless a pod of the same name is still there.
     /// Returns whether it asks for another size than it holds.
     fn start_if_free(&self, state: &mut State, uid: &PodUid, desired: &DesiredPod) -> bool {
+        if desired.source.is_static() {
+            self.end_predecessors(state, desired);
+        }
         let taken = state.pods.iter().any(|(other, entry)| {
             other != uid
                 && entry.running
@@ -307,6 +324,19 @@ impl PodTable {
         }
         let found = state.found.remove(uid).unwrap_or_default();
         let Some(entry) = state.pods.get_mut(uid) else { return false };
+        let was = found.facts.source.is_some();
+        let revision = revision(&desired.pod).map(str::to_owned);
+        if desired.source.is_static() && was && (found.facts.left || found.facts.revision != revision) {
+            // The manifest went and came back, or changed, while no agent ran: what was there before ends first.
+            entry.leaving = true;
+            entry.again = Some(desired.clone());
+            entry.inbox.remove();
+        }
+        self.run(entry, desired.clone(), found)
+    }
+
+    /// Starts the worker; returns whether it asks for another size than it holds.
+    pub(super) fn run(&self, entry: &mut Entry, desired: DesiredPod, found: Found) -> bool {
         entry.running = true;
         let turn = match &found.facts.admission {
             Some(_) => None,
@@ -315,11 +345,12 @@ impl PodTable {
         };
         let asks = found.facts.holds_place() && {
             entry.shown.set_admitted();
-            entry.shown.restore(&found.facts, desired)
+            entry.shown.restore(&found.facts, &desired)
         };
+        let uid = desired.uid.clone();
         let worker = Worker::new(
             self.0.context.clone(),
-            desired.clone(),
+            desired,
             Arc::clone(&entry.inbox),
             Arc::clone(&entry.shown),
             found,
@@ -327,7 +358,6 @@ impl PodTable {
             self.clone(),
         );
         let table = self.clone();
-        let uid = uid.clone();
         // Boxed: the future holds whole CRI requests.
         let run = Box::pin(async move {
             worker.run().await;
@@ -335,6 +365,15 @@ impl PodTable {
         });
         drop(spawn(&self.0.tasks, "pod", run));
         asks
+    }
+
+    /// Ends a pod of an earlier agent that no source wants, in the ordinary way: with its grace, its hooks and its last
+    /// status. Unknown to the table until now.
+    pub fn end_unwanted(&self, desired: DesiredPod) {
+        let mut state = self.0.state.lock();
+        if !state.pods.contains_key(&desired.uid) {
+            self.leave(&mut state, desired);
+        }
     }
 
     /// A worker is through: its pod is gone from the node.

@@ -1,5 +1,5 @@
 //! Static pods from a URL: polled every `httpCheckFrequency`; a body that is the same as before changes nothing, a failed
-//! try neither.
+//! try neither. An item of a list that is no pod does not hide the others; the last good pod of its name stays.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +61,7 @@ pub(super) fn start(url: String, headers: SecretHeaders, every: Duration, node: 
 
 async fn poll(url: String, headers: SecretHeaders, every: Duration, node: String, mux: Arc<Mux>) {
     let mut before: Option<Vec<u8>> = None;
+    let mut good = Good::new();
     let mut failures = 0;
     loop {
         let got = match timeout(DEADLINE, fetch(&url, &headers)).await {
@@ -69,9 +70,10 @@ async fn poll(url: String, headers: SecretHeaders, every: Duration, node: String
         };
         let result = match got {
             Ok(bytes) if before.as_deref() == Some(&bytes) => Ok(()),
-            Ok(bytes) => pods(&bytes, &url, &node).map(|pods| {
+            Ok(bytes) => pods(&bytes, &url, &node, &good).map(|pods| {
+                good = pods;
                 before = Some(bytes);
-                mux.replace(SourceKind::Http, pods);
+                mux.replace(SourceKind::Http, good.iter().map(|(_, pod)| pod.clone()).collect());
             }),
             Err(error) => Err(error),
         };
@@ -119,27 +121,47 @@ async fn fetch(url: &str, headers: &SecretHeaders) -> Result<Vec<u8>, HttpError>
     Ok(body::read(answer.into_body(), yaml::MAX_BYTES).await?.to_vec())
 }
 
-/// One pod or a list of pods.
-fn pods(bytes: &[u8], url: &str, node: &str) -> Result<Vec<Pod>, HttpError> {
+/// Usable pods in the order of the body, each with the namespace and name that the manifest gives them.
+type Good = Vec<((String, String), Pod)>;
+
+/// One pod or a list of pods; what is wrong with an item of a list is told once for each body.
+fn pods(bytes: &[u8], url: &str, node: &str, before: &Good) -> Result<Good, HttpError> {
     let text = std::str::from_utf8(bytes).map_err(|_| HttpError::Content("not UTF-8 text".to_owned()))?;
     let document = yaml::to_value(text).map_err(|error| HttpError::Content(one_line(&error.to_string())))?;
-    let manifests = match document {
+    let origin = format!("url:{url}");
+    let name_of = |manifest: &Value| {
+        let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default().to_owned();
+        (text("namespace"), text("name"))
+    };
+    let items = match document {
         Value::Null => return Err(HttpError::Content("the body is empty".to_owned())),
         Value::Object(mut list) if list.get("kind").and_then(Value::as_str) == Some("PodList") => {
-            let items = match list.remove("items") {
+            match list.remove("items") {
                 Some(Value::Array(items)) => items,
                 _ => Vec::new(),
-            };
-            items.into_iter().map(with_type).collect()
+            }
         }
-        pod => vec![pod],
+        manifest => {
+            let name = name_of(&manifest);
+            let pod = static_pod(manifest, node, &origin).map_err(|error| HttpError::Content(error.to_string()))?;
+            return Ok(vec![(name, pod)]);
+        }
     };
-    let origin = format!("url:{url}");
-    let mut pods = Vec::with_capacity(manifests.len());
-    for manifest in manifests {
-        pods.push(static_pod(manifest, node, &origin).map_err(|error| HttpError::Content(error.to_string()))?);
+    let mut good = Good::new();
+    for (index, item) in items.into_iter().enumerate() {
+        let name = name_of(&item);
+        match static_pod(with_type(item), node, &origin) {
+            Ok(pod) => good.push((name, pod)),
+            Err(error) => {
+                let last = before.iter().find(|(known, _)| *known == name);
+                let stays = if last.is_some() { ", its last good pod stays" } else { "" };
+                let name = one_line(&name.1);
+                tracing::warn!(url, index, name, %error, "an item of the manifest URL is not usable{stays}");
+                good.extend(last.cloned());
+            }
+        }
     }
-    Ok(pods)
+    Ok(good)
 }
 
 /// Items of a list carry no type of their own.

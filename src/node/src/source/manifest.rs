@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use longshore_api::{defaults, hash, names, shape, validate};
 use serde_json::{Map, Value, json};
 
-use crate::model::annotations::{CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE};
+use crate::model::annotations::{CONFIG_HASH, CONFIG_MIRROR, CONFIG_REVISION, CONFIG_SEEN, CONFIG_SOURCE};
 
 /// The longest text of a fault that is logged; manifests may hold anything.
 const MAX_FAULT: usize = 400;
@@ -40,8 +40,10 @@ pub(crate) fn static_pod(mut manifest: Value, node: &str, origin: &str) -> Resul
     strip(&mut manifest);
     // Types first: the defaults and rules below expect a Pod's shape.
     typed(&manifest)?;
+    // Of the manifest as it is written: an agent with other defaults must not take a running pod for another one.
+    let hash = hash::static_pod_uid(&manifest, node, origin);
     defaults::pod(&mut manifest);
-    identify(&mut manifest, node, origin)?;
+    identify(&mut manifest, node, hash)?;
     let faults = faults(&manifest);
     if !faults.is_empty() {
         return Err(ManifestError::Invalid(one_line(&faults.join(", "))));
@@ -79,11 +81,11 @@ fn strip(manifest: &mut Value) {
     }
 }
 
-/// Gives the pod its identity on this node. The order matters: the uid is taken over the defaulted manifest before names
-/// and annotations are added, so that it is the same for ever for the same content, host and place.
-fn identify(manifest: &mut Value, node: &str, origin: &str) -> Result<(), ManifestError> {
+/// Gives the pod its identity on this node. `hash` is the same for ever for the same content, host and place: the uid
+/// unless the manifest gives one.
+fn identify(manifest: &mut Value, node: &str, hash: String) -> Result<(), ManifestError> {
     let given = manifest["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let uid = if given.is_empty() { hash::static_pod_uid(manifest, node, origin) } else { given };
+    let (uid, revision) = if given.is_empty() { (hash, None) } else { (given, Some(hash)) };
     // The uid becomes the name of a folder.
     let is_plain = uid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') && uid.len() <= 63;
     if !is_plain || uid.starts_with('-') {
@@ -104,10 +106,11 @@ fn identify(manifest: &mut Value, node: &str, origin: &str) -> Result<(), Manife
         metadata.insert("namespace".to_owned(), "default".into());
     }
     let annotations = object(metadata.entry("annotations").or_insert_with(|| json!({})));
-    for own in [CONFIG_MIRROR, CONFIG_SOURCE, CONFIG_SEEN] {
+    for own in [CONFIG_MIRROR, CONFIG_SOURCE, CONFIG_SEEN, CONFIG_REVISION] {
         annotations.remove(own);
     }
     annotations.insert(CONFIG_HASH.to_owned(), Value::String(uid));
+    annotations.extend(revision.map(|revision| (CONFIG_REVISION.to_owned(), Value::String(revision))));
     let spec = object(&mut manifest["spec"]);
     spec.insert("nodeName".to_owned(), node.into());
     // Taints must never end a pod that no scheduler could place anew.
@@ -128,6 +131,9 @@ fn faults(manifest: &Value) -> Vec<String> {
     let bad = |path: &str, value: &str, why: String| format!("{path}: Invalid value: {value:?}: {why}");
     faults.extend(names::dns1123_subdomain(&name).into_iter().map(|why| bad("metadata.name", &name, why)));
     faults.extend(names::dns1123_label(&namespace).into_iter().map(|why| bad("metadata.namespace", &namespace, why)));
+    if items(&manifest["spec"]["ephemeralContainers"]).next().is_some() {
+        faults.push("spec.ephemeralContainers: Forbidden: cannot be set on create".to_owned());
+    }
     // The node's name is not the manifest's.
     let found = validate::pod(manifest).into_iter().filter(|fault| fault.path != "spec.nodeName");
     faults.extend(found.take(5).map(|fault| fault.to_string()));
@@ -160,6 +166,11 @@ fn api_reference(spec: &Value) -> Option<String> {
     for (index, volume) in items(&spec["volumes"]) {
         if let Some(kind) = VOLUMES.iter().find(|kind| set(&volume[**kind])) {
             return Some(format!("spec.volumes[{index}].{kind}"));
+        }
+        // Plugins of old that log in somewhere name the secret beside their other settings.
+        let login = volume.as_object().into_iter().flatten().find(|(_, source)| set(&source["secretRef"]));
+        if let Some((kind, _)) = login {
+            return Some(format!("spec.volumes[{index}].{kind}.secretRef"));
         }
         for (part, source) in items(&volume["projected"]["sources"]) {
             let other =

@@ -9,12 +9,12 @@ use serde_json::Value;
 
 const HASH: &str = "io.kubernetes.container.hash";
 const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
-const TERMINATION_PATH: &str = "io.kubernetes.container.terminationMessagePath";
-const TERMINATION_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
-const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
+pub(in crate::pod) const TERMINATION_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+pub(in crate::pod) const TERMINATION_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+pub(in crate::pod) const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
 const PORTS: &str = "io.kubernetes.container.ports";
 const POD_DELETION_GRACE: &str = "io.kubernetes.pod.deletionGracePeriod";
-const POD_TERMINATION_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
+pub(in crate::pod) const POD_TERMINATION_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
 
 pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! From a pod to what the runtime is asked for: the configuration of its sandbox and of its containers.
 //! Pure: everything that had to be read (images, objects, volumes, the node) comes in resolved.
 
-mod annotations;
+pub(super) mod annotations;
 mod container;
 mod env;
 mod image_volume;

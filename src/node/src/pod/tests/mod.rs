@@ -6,6 +6,7 @@ mod life;
 mod probes;
 mod resize;
 mod restart;
+mod static_pods;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -36,6 +36,7 @@ use super::{resize, wanted};
 use crate::admit::Grounds;
 use crate::event::{EventRecorder, EventTarget};
 use crate::journal::{EndFacts, Journal, PodFacts, Verdict};
+use crate::model::annotations::revision;
 use crate::model::{ContainerId, DesiredPod};
 use crate::probe::Probes;
 use crate::telemetry::PodMetrics;
@@ -339,6 +340,11 @@ impl Worker {
         let status = pod.status.as_ref();
         self.facts.namespace = self.desired.key.namespace.to_string();
         self.facts.name = self.desired.key.name.to_string();
+        if self.facts.source.is_none() {
+            // Once: while an older manifest's pod ends under the same uid, the facts are that pod's.
+            self.facts.source = Some(self.desired.source);
+            self.facts.revision = revision(&pod).map(str::to_owned);
+        }
         if self.facts.start_time.is_none() {
             // An API pod that another agent ran before keeps its start.
             self.facts.start_time =
@@ -397,6 +403,8 @@ impl Worker {
         }
         if news.removed {
             self.removed = true;
+            self.facts.left = true;
+            self.unsaved = true;
             self.order_end(EndFacts { grace_seconds: self.grace_of_removal(), ..EndFacts::default() });
         }
         if let Some(order) = news.end {

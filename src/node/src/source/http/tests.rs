@@ -10,6 +10,13 @@ use crate::event::EventRecorder;
 use crate::model::PodSink;
 use crate::source::fixture::{Recorder, clock, manifest};
 
+/// A manifest that names a ConfigMap.
+fn asking(name: &str) -> Value {
+    let mut pod = manifest(name, "i");
+    pod["spec"]["volumes"] = json!([{"name": "v", "configMap": {"name": "x"}}]);
+    pod
+}
+
 #[tokio::test]
 async fn a_url_is_polled_and_failures_change_nothing() {
     let calls = Arc::new(AtomicUsize::new(0));
@@ -23,9 +30,11 @@ async fn a_url_is_polled_and_failures_change_nothing() {
                 0 => (StatusCode::INTERNAL_SERVER_ERROR, String::new()),
                 1 => (StatusCode::OK, manifest("a", "i").to_string()),
                 2 => (StatusCode::OK, String::new()),
-                3 => (StatusCode::OK, "{broken".to_owned()),
-                4 => (StatusCode::NOT_FOUND, String::new()),
+                3 => (StatusCode::OK, "<html>all is well</html>".to_owned()),
+                4 => (StatusCode::NOT_FOUND, "<html>no</html>".to_owned()),
                 5 => (StatusCode::OK, list(vec![manifest("a", "i"), manifest("b", "i")])),
+                // One that names an object of the API stays what it was, one that never was good is left out.
+                6 => (StatusCode::OK, list(vec![asking("a"), asking("c"), manifest("b", "i"), manifest("d", "i")])),
                 _ => (StatusCode::OK, list(vec![])),
             }
         }
@@ -43,19 +52,25 @@ async fn a_url_is_polled_and_failures_change_nothing() {
     start(format!("http://{address}/pods/x?y=z"), headers, Duration::from_millis(20), "node".into(), mux, &tasks);
     seen.wait_for("set b-node").await;
     assert_eq!(seen.take()[..3], ["set a-node", "ready", "set b-node"]);
-    while seen_calls.load(Ordering::SeqCst) < 8 {
+    seen.wait_for("set d-node").await;
+    assert_eq!(seen.take()[0], "set d-node");
+    while seen_calls.load(Ordering::SeqCst) < 9 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(seen.take().iter().filter(|change| change.starts_with("remove")).count(), 2);
+    assert_eq!(seen.take().iter().filter(|change| change.starts_with("remove")).count(), 3);
     tasks.cancel();
     served.abort();
 }
 
 #[test]
 fn bodies_that_hold_no_pods_are_refused() {
-    for body in ["", "null", "[1]", "kind: Pod", "{\"kind\": \"PodList\", \"items\": [1]}"] {
-        assert!(pods(body.as_bytes(), "http://x", "node").is_err(), "{body}");
+    let made = |body: &str, url: &str| pods(body.as_bytes(), url, "node", &Good::new());
+    for body in ["", "null", "kind: [", "[1]", "kind: Pod", "<html>all is well</html>"] {
+        assert!(made(body, "http://x").is_err(), "{body}");
     }
-    let uid = |url: &str| pods(manifest("a", "i").to_string().as_bytes(), url, "node").unwrap()[0].metadata.uid.clone();
+    for body in ["{\"kind\": \"PodList\", \"items\": [1]}", "{\"kind\": \"PodList\"}"] {
+        assert!(made(body, "http://x").unwrap().is_empty(), "{body}");
+    }
+    let uid = |url: &str| made(&manifest("a", "i").to_string(), url).unwrap()[0].1.metadata.uid.clone();
     assert_ne!(uid("http://x"), uid("http://y"));
 }

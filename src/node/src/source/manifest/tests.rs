@@ -55,7 +55,37 @@ fn a_given_uid_is_kept_and_what_belongs_to_the_api_is_not() {
         (Some("my-uid-1"), None, None, None)
     );
     let notes = meta.annotations.unwrap();
-    assert_eq!(notes.keys().map(String::as_str).collect::<Vec<_>>(), [CONFIG_HASH, "note"]);
+    assert_eq!(notes.keys().map(String::as_str).collect::<Vec<_>>(), [CONFIG_HASH, CONFIG_REVISION, "note"]);
+}
+
+#[test]
+fn where_the_uid_is_given_the_revision_tells_one_manifest_from_the_next() {
+    let revision = |image: &str, faked: &str| {
+        let mut pod = manifest("a", image);
+        pod["metadata"]["uid"] = json!("u");
+        pod["metadata"]["annotations"] = json!({CONFIG_REVISION: faked, "note": "x"});
+        static_pod(pod, "n", "file:/a").unwrap().metadata.annotations.unwrap()[CONFIG_REVISION].clone()
+    };
+    assert_eq!(revision("i", "1").len(), 32);
+    assert_eq!(revision("i", "1"), revision("i", "1"));
+    assert_ne!(revision("i", "1"), revision("j", "1"));
+    assert!(
+        !static_pod(manifest("a", "i"), "n", "file:/a")
+            .unwrap()
+            .metadata
+            .annotations
+            .unwrap()
+            .contains_key(CONFIG_REVISION)
+    );
+}
+
+#[test]
+fn a_debug_container_has_no_place_in_a_manifest() {
+    let debug = json!([{"name": "d", "image": "i"}]);
+    assert!(
+        error(with_spec(json!({"ephemeralContainers": debug})))
+            .contains("spec.ephemeralContainers: Forbidden: cannot be set on create")
+    );
 }
 
 #[test]
@@ -94,6 +124,11 @@ fn references_to_the_api_are_refused_by_their_path() {
             json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]}),
             "spec.volumes[0].persistentVolumeClaim",
         ),
+        (
+            json!({"volumes": [{"name": "v", "iscsi": {"targetPortal": "x", "iqn": "iqn.2001-04.com.example:a", "lun": 0, "secretRef": {"name": "x"}}}]}),
+            "spec.volumes[0].iscsi.secretRef",
+        ),
+        (json!({"resourceClaims": [{"name": "r", "resourceClaimName": "x"}]}), "spec.resourceClaims"),
         (
             json!({"volumes": [{"name": "v", "projected": {"sources": [{"downwardAPI": {}}, {"secret": {"name": "x"}}]}}]}),
             "spec.volumes[0].projected.sources[1].secret",

@@ -13,7 +13,7 @@ use longshore_util::clock::SharedClock;
 use parking_lot::Mutex;
 
 use crate::event::{EventRecorder, EventTarget};
-use crate::model::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
+use crate::model::annotations::{CONFIG_SEEN, CONFIG_SOURCE, revision};
 use crate::model::{DesiredPod, PodChange, PodKey, PodSink, PodUid, SourceKind};
 
 /// The join of all sources.
@@ -68,20 +68,21 @@ impl Mux {
     /// Takes the full set of a source, in its order; its first one counts as its word.
     pub(crate) fn replace(&self, source: SourceKind, pods: Vec<Pod>) {
         let mut state = self.state.lock();
-        let named: BTreeSet<&str> = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
-        let gone: Vec<PodUid> = state
-            .pods
-            .values()
-            .chain(&state.shadowed)
-            .filter(|held| held.source == source && !named.contains(held.uid.as_str()))
-            .map(|held| held.uid.clone())
-            .collect();
+        let named: BTreeSet<(&str, PodKey)> =
+            pods.iter().filter_map(|pod| Some((pod.metadata.uid.as_deref()?, PodKey::of(pod)?))).collect();
+        // A uid that came back under another name is another pod.
+        let is_gone =
+            |held: &DesiredPod| held.source == source && !named.contains(&(held.uid.as_str(), held.key.clone()));
+        let gone: Vec<PodUid> = state.pods.values().filter(|held| is_gone(held)).map(|held| held.uid.clone()).collect();
+        state.shadowed.retain(|held| !is_gone(held));
         for uid in gone {
             self.take_out(&mut state, source, &uid);
         }
+        // In the order of the source, so that the first of a name has it; those that waited come after that.
         for pod in pods {
             self.put_in(&mut state, source, pod);
         }
+        self.let_in(&mut state);
         state.silent.remove(&source);
         self.announce(&mut state);
     }
@@ -93,7 +94,10 @@ impl Mux {
 
     /// Takes one pod of a source away.
     pub(crate) fn remove(&self, source: SourceKind, uid: &PodUid) {
-        self.take_out(&mut self.state.lock(), source, uid);
+        let mut state = self.state.lock();
+        state.shadowed.retain(|held| held.source != source || held.uid != *uid);
+        self.take_out(&mut state, source, uid);
+        self.let_in(&mut state);
     }
 
     fn announce(&self, state: &mut State) {
@@ -110,6 +114,13 @@ impl Mux {
         if let Some(held) = state.pods.get(&uid) {
             if held.source != source || held.key != key {
                 self.shadow(state, self.desired(source, uid, key, pod, None));
+                return;
+            }
+            if source.is_static() && revision(&held.pod) != revision(&pod) {
+                // Under its old uid, but what the old manifest made has to end first.
+                self.take_out(state, source, &uid);
+                let desired = self.desired(source, uid, key, pod, None);
+                self.admit(state, desired);
                 return;
             }
             let difference = difference(&held.pod, &pod);
@@ -141,23 +152,25 @@ impl Mux {
     }
 
     fn admit(&self, state: &mut State, desired: DesiredPod) {
+        state.shadowed.retain(|held| !is_same(held, &desired));
         state.names.insert(desired.key.clone(), desired.uid.clone());
         state.pods.insert(desired.uid.clone(), desired.clone());
         self.sink.apply(PodChange::Set(desired));
     }
 
     fn take_out(&self, state: &mut State, source: SourceKind, uid: &PodUid) {
-        state.shadowed.retain(|held| held.source != source || held.uid != *uid);
         let Some(held) = state.pods.get(uid).filter(|held| held.source == source).cloned() else { return };
         state.pods.remove(uid);
         state.names.remove(&held.key);
         self.sink.apply(PodChange::Remove(uid.clone()));
-        // One that waited for the name or the uid may come in now.
-        let next = state
-            .shadowed
-            .iter()
-            .position(|waiting| !state.names.contains_key(&waiting.key) && !state.pods.contains_key(&waiting.uid));
-        if let Some(index) = next {
+    }
+
+    /// Those that waited for a name or a uid that is free now come in.
+    fn let_in(&self, state: &mut State) {
+        let is_free = |state: &State, held: &DesiredPod| {
+            !state.names.contains_key(&held.key) && !state.pods.contains_key(&held.uid)
+        };
+        while let Some(index) = state.shadowed.iter().position(|held| is_free(state, held)) {
             let desired = state.shadowed.remove(index);
             self.admit(state, desired);
         }
@@ -165,7 +178,7 @@ impl Mux {
 
     /// Keeps a pod aside whose full name or uid is taken; says so once.
     fn shadow(&self, state: &mut State, desired: DesiredPod) {
-        let known = state.shadowed.iter().position(|held| held.uid == desired.uid && held.source == desired.source);
+        let known = state.shadowed.iter().position(|held| is_same(held, &desired));
         if let Some(index) = known {
             state.shadowed[index] = desired;
             return;
@@ -193,6 +206,11 @@ impl Mux {
         annotations.insert(CONFIG_SEEN.to_owned(), seen.to_string());
         DesiredPod { uid, key, pod: Arc::new(pod), source, seen }
     }
+}
+
+/// Says whether both are the same pod of the same source.
+fn is_same(one: &DesiredPod, other: &DesiredPod) -> bool {
+    one.source == other.source && one.uid == other.uid && one.key == other.key
 }
 
 /// Compares what was passed on (with our stamps) to what came in now.

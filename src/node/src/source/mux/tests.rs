@@ -1,6 +1,7 @@
 use k8s_openapi::api::core::v1::PodStatus;
 
 use super::*;
+use crate::model::annotations::CONFIG_REVISION;
 use crate::source::fixture::{Recorder, clock, pod};
 
 fn mux(sources: &[SourceKind]) -> (Mux, Arc<Recorder>) {
@@ -85,4 +86,51 @@ fn an_api_pod_made_anew_replaces_the_old_one_also_when_its_end_was_missed() {
     assert_eq!(seen.take(), ["set a", "ready", "remove 1", "set a"]);
     mux.remove(SourceKind::Api, &PodUid::from("1"));
     assert!(seen.take().is_empty());
+}
+
+#[test]
+fn a_given_uid_with_another_name_or_manifest_is_a_new_pod() {
+    let (mux, seen) = mux(&[SourceKind::File]);
+    let of = |name: &str, revision: &str| {
+        let mut pod = pod(name, "1", "i", "1");
+        pod.metadata.annotations = Some([(CONFIG_REVISION.to_owned(), revision.to_owned())].into());
+        pod
+    };
+    mux.replace(SourceKind::File, vec![of("a", "x")]);
+    mux.replace(SourceKind::File, vec![of("a", "x")]);
+    assert_eq!(seen.take(), ["set a", "ready"]);
+    mux.replace(SourceKind::File, vec![of("a", "y")]);
+    assert_eq!(seen.take(), ["remove 1", "set a"]);
+    mux.replace(SourceKind::File, vec![of("b", "y")]);
+    assert_eq!(seen.take(), ["remove 1", "set b"]);
+    // Nobody of the API may do this to a pod by an annotation.
+    let (mux, seen) = self::mux(&[SourceKind::Api]);
+    mux.replace(SourceKind::Api, vec![of("a", "x")]);
+    mux.replace(SourceKind::Api, vec![of("a", "y")]);
+    assert_eq!(seen.take(), ["set a", "ready", "set a"]);
+}
+
+#[test]
+fn the_first_file_of_a_name_keeps_it_when_it_is_edited() {
+    let (mux, seen) = mux(&[SourceKind::File]);
+    let second = pod("a", "2", "i", "1");
+    mux.replace(SourceKind::File, vec![pod("a", "1", "i", "1"), second.clone()]);
+    mux.replace(SourceKind::File, vec![pod("a", "3", "new", "1"), second.clone()]);
+    assert_eq!(seen.take(), ["set a", "ready", "remove 1", "set a"]);
+    assert!(!seen.changes.lock().iter().any(|change| matches!(change, PodChange::Set(pod) if pod.uid.as_str() == "2")));
+    mux.replace(SourceKind::File, vec![second]);
+    assert_eq!(seen.take(), ["remove 3", "set a"]);
+    // Let in, it waits no more: when its file goes, it goes.
+    mux.replace(SourceKind::File, vec![]);
+    assert_eq!(seen.take(), ["remove 2"]);
+}
+
+#[test]
+fn everyone_who_waited_for_a_pod_that_went_comes_in() {
+    let (mux, seen) = mux(&[SourceKind::File, SourceKind::Http]);
+    mux.replace(SourceKind::File, vec![pod("a", "1", "i", "1")]);
+    mux.replace(SourceKind::Http, vec![pod("a", "2", "i", "1"), pod("c", "1", "i", "1")]);
+    assert_eq!(seen.take(), ["set a", "ready"]);
+    mux.replace(SourceKind::File, vec![]);
+    assert_eq!(seen.take(), ["remove 1", "set a", "set c"]);
 }
