@@ -157,6 +157,8 @@ impl Agent {
                 events: events.clone(),
                 metrics: telemetry.probes.clone(),
                 clock: Arc::clone(&options.clock),
+                node_name: options.node_name.clone(),
+                processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             },
             &tasks,
         );

@@ -118,6 +118,10 @@ impl Worker {
 
     /// The hook that a container wants before it is stopped. What does not run has none.
     pub(super) fn pre_stop(&self, instance: &Instance) -> Option<Hook> {
+        if self.hooked.contains(&instance.id) {
+            // Only the stop is tried again.
+            return None;
+        }
         let lifecycle = wanted::find(&self.desired.pod, &instance.name).and_then(|(c, _)| c.lifecycle.as_ref())?;
         let handler = lifecycle.pre_stop.as_ref().filter(|_| instance.state == InstanceState::Running)?;
         self.hook(&instance.name, &instance.id, handler)

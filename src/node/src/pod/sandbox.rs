@@ -103,6 +103,7 @@ impl Worker {
             self.facts.ips_of = Some(sandbox.id.clone());
         }
         self.facts.sandbox_intent = None;
+        self.stuck = None;
         self.unsaved = true;
         tracing::info!(pod = %self.desired.key, uid = %self.desired.uid, id = %sandbox.id, "sandbox runs");
         self.cx.options.metrics.started_pods.inc();
@@ -133,6 +134,7 @@ impl Worker {
     fn sandbox_failed(&mut self, message: &str, least: Duration) -> bool {
         tracing::warn!(pod = %self.desired.key, error = message, "sandbox cannot be made");
         self.cx.options.metrics.started_pods_errors.inc();
+        self.stuck_on(format!("Failed to create pod sandbox: {message}"));
         self.events().warning(
             &self.target(),
             "FailedCreatePodSandBox",

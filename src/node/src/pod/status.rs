@@ -116,6 +116,7 @@ impl Worker {
             status.start_time = self.facts.start_time.map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
         }
         self.show_restart_of_all(&mut status, now);
+        self.show_what_holds_it_up(&mut status, now);
         podstatus::bound_messages(pod, &mut status);
         if self.stage == Stage::Ended { podstatus::finish(pod, status, is_static) } else { status }
     }
@@ -136,6 +137,18 @@ impl Worker {
         let known = before.or(api).unwrap_or_default();
         conditions::stamp(&mut shown, known, status.observed_generation, now);
         status.conditions.get_or_insert_default().extend(shown);
+    }
+
+    /// Containers that wait for the pod as a whole say what it waits for, once that has lasted.
+    fn show_what_holds_it_up(&self, status: &mut PodStatus, now: Timestamp) {
+        let Some(message) = self.stuck_message(now) else { return };
+        let lists = [&mut status.init_container_statuses, &mut status.container_statuses];
+        let states = lists.into_iter().flatten().flatten().filter_map(|container| container.state.as_mut());
+        for waiting in states.filter_map(|state| state.waiting.as_mut()).filter(|waiting| waiting.message.is_none()) {
+            if matches!(waiting.reason.as_deref(), Some("ContainerCreating" | "PodInitializing")) {
+                waiting.message = Some(message.to_owned());
+            }
+        }
     }
 
     /// Why containers wait: failed tries, and restart delays that have lasted a while.

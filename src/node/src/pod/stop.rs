@@ -56,6 +56,9 @@ impl Worker {
             // What it rang for is still to be done.
             inbox.nudge();
         }
+        if stopped.hooked {
+            self.hooked.insert(id.clone());
+        }
         self.tell_pre_stop(name, stopped.hook, stopped.pause_cut);
         match stopped.result {
             Ok(()) => {}
@@ -119,6 +122,8 @@ impl Turn {
 pub(super) struct Stopped {
     pub(super) instance: Instance,
     pub(super) hook: Ran,
+    /// There was a hook, and it came to its end or to the end of the grace: it is not owed again.
+    pub(super) hooked: bool,
     /// The hook was a pause and the grace was over before it.
     pub(super) pause_cut: bool,
     pub(super) result: Result<(), CriError>,
@@ -132,6 +137,7 @@ pub(super) async fn stop(
     mut turn: Option<Turn>,
     mut deadline: watch::Receiver<Instant>,
 ) -> Stopped {
+    let hooked = hook.is_some();
     let mut ran = Ok(None);
     let mut pause_cut = false;
     if let Some(hook) = hook {
@@ -150,7 +156,7 @@ pub(super) async fn stop(
         // It has no process; the runtime would not take note of a stop.
         let request = v1::RemoveContainerRequest { container_id: instance.id.to_string() };
         let result = runtime.remove_container(request).await.map(drop);
-        return Stopped { instance, hook: ran, pause_cut, result };
+        return Stopped { instance, hook: ran, hooked, pause_cut, result };
     }
     if let Some(turn) = &mut turn {
         let mut end = deadline.clone();
@@ -168,7 +174,7 @@ pub(super) async fn stop(
         let call = send_stop(&runtime, &instance.id, seconds);
         tokio::select! {
             biased;
-            result = call => return Stopped { instance, hook: ran, pause_cut, result },
+            result = call => return Stopped { instance, hook: ran, hooked, pause_cut, result },
             // The grace shrank: the runtime is asked anew with less time.
             Ok(()) = deadline.changed() => {}
         }

@@ -253,6 +253,13 @@ impl PodTable {
         self.0.state.lock().pods.get(uid).map(|entry| entry.shown.view.read().desired.clone())
     }
 
+    /// Those of these pods that still hold their place.
+    pub(super) fn holding(&self, uids: &[PodUid]) -> Vec<DesiredPod> {
+        let state = self.0.state.lock();
+        let entries = uids.iter().filter_map(|uid| state.pods.get(uid)).filter(|entry| entry.shown.is(Place::Holds));
+        entries.map(|entry| entry.shown.view.read().desired.clone()).collect()
+    }
+
     /// Waits until none of these pods holds anything any more.
     pub(super) async fn all_over(&self, uids: &[PodUid]) {
         let mut departures = self.0.departures.subscribe();

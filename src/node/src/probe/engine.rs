@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::load::Load;
 use super::machine::{ProbeKind, Verdict};
 use super::run::{self, Answer, Question, Weight};
 use super::table::{Age, Due, Scene, Table};
@@ -49,6 +50,7 @@ struct Places {
 pub(super) struct Engine {
     options: ProbesOptions,
     table: Mutex<Table>,
+    load: Mutex<Load>,
     bell: Notify,
     pods: OnceLock<Arc<dyn PodControl>>,
     /// When this agent began: containers that are older were left running by another one.
@@ -58,7 +60,8 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(options: ProbesOptions) -> Self {
         let begun = options.clock.now();
-        Self { options, table: Mutex::default(), bell: Notify::new(), pods: OnceLock::new(), begun }
+        let load = Mutex::new(Load::new(options.processors));
+        Self { options, table: Mutex::default(), load, bell: Notify::new(), pods: OnceLock::new(), begun }
     }
 
     pub(super) fn connect(&self, pods: Arc<dyn PodControl>) {
@@ -150,6 +153,13 @@ impl Engine {
     }
 
     fn done(&self, done: Done) {
+        if done.weight == Weight::Command
+            && let Some(heavy) = self.load.lock().add(done.took, Instant::now())
+        {
+            let node = EventTarget::node(&self.options.node_name);
+            tracing::warn!(percent = %heavy.percent, runs = heavy.runs, "commands of probes are a heavy load");
+            self.options.events.warning(&node, "ProbeLoad", heavy.text());
+        }
         let outcome = self.table.lock().answered(done.entry, done.kind, &done.answer, done.took, Instant::now());
         if let Some(target) = outcome.tell {
             self.tell(&target, done.kind, &done.answer);

@@ -13,6 +13,7 @@ mod address;
 mod engine;
 pub mod http;
 mod leftover;
+mod load;
 mod machine;
 mod run;
 mod schedule;
@@ -57,6 +58,10 @@ pub struct ProbesOptions {
     pub metrics: ProbeMetrics,
     /// Wall-clock time.
     pub clock: SharedClock,
+    /// The node, for what it has to say of all probes together.
+    pub node_name: String,
+    /// Its processors.
+    pub processors: usize,
 }
 
 /// A running container with probes.

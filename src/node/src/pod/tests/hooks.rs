@@ -238,3 +238,17 @@ async fn a_pod_can_be_deleted_in_every_phase() {
         assert!(matches!(phase(&status), "Failed" | "Succeeded"), "{case}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_is_run_once_also_when_the_stop_fails_at_first() {
+    let bench = Bench::new().await;
+    let pod = hooked(json!({"preStop": exec("bye")}));
+    bench.set(&pod);
+    bench.until_ready("u1").await;
+    let refused = Fault::Error(longshore_cri::ErrorKind::InvalidArgument, "not now".into());
+    bench.runtime.failpoints().set(On::rpc("StopContainer").times(3), refused);
+    bench.delete(&pod, 30);
+    bench.until_done("u1").await;
+    assert_eq!(bench.runtime.failpoints().count("StopContainer"), 4);
+    assert_eq!(commands(&bench), ["bye"]);
+}

@@ -346,3 +346,25 @@ async fn all_containers_begin_anew_in_the_same_sandbox_when_an_exit_code_says_so
     let told = bench.statuses.all.lock().iter().any(|u| condition(&u.status, "AllContainersRestarting") == "True");
     assert!(told, "it is said while it lasts");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_holds_a_pod_up_for_long_stands_in_its_status() {
+    let bench = Bench::new().await;
+    let failure = Failure::new("FailedMount", "MountVolume.SetUp failed for volume \"v\" : no such thing");
+    *bench.hands.no_volumes.lock() = Some(failure);
+    bench.set(&pod("u1"));
+    let waiting = |status: &PodStatus| {
+        let state = status.container_statuses.as_ref().and_then(|c| c.first()?.state.clone());
+        state.and_then(|state| state.waiting).unwrap_or_default()
+    };
+    let shown = bench.until("u1", "waiting", |s| waiting(s).reason.is_some()).await;
+    assert_eq!(waiting(&shown).message, None, "what passes is not told");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(waiting(&bench.status("u1").unwrap()).message, None);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let shown = waiting(&bench.status("u1").unwrap());
+    assert_eq!(shown.reason.as_deref(), Some("ContainerCreating"));
+    assert!(shown.message.as_deref().is_some_and(|text| text.contains("volume \"v\" : no such thing")), "{shown:?}");
+    *bench.hands.no_volumes.lock() = None;
+    bench.until_ready("u1").await;
+}

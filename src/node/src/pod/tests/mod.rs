@@ -303,6 +303,8 @@ impl Bench {
                 events: EventRecorder::log_only(Arc::clone(&clock)),
                 metrics: crate::telemetry::ProbeMetrics::default(),
                 clock: Arc::clone(&clock),
+                node_name: "n1".into(),
+                processors: 2,
             },
             &tasks,
         );

@@ -13,6 +13,9 @@ use crate::pod::grants::Held;
 
 /// Reason and text of a pod that made room for a critical one.
 const PREEMPTING: &str = "Preempting";
+/// Reason and text of a pod that holds its place longer than its grace and half of it.
+const EXCEEDED_GRACE: &str = "ExceededGracePeriod";
+const EXCEEDED_GRACE_TEXT: &str = "Container runtime did not kill the pod within specified grace period.";
 const PREEMPTED: &str = "Preempted in order to admit critical pod";
 /// Least time that victims get before the chain is asked again; more if their own grace is longer.
 const LEAST_WAIT: Duration = Duration::from_secs(10);
@@ -153,7 +156,10 @@ impl Worker {
             self.table.terminate(victim, order);
         }
         if tokio::time::timeout(wait, self.table.all_over(victims)).await.is_err() {
-            tracing::warn!(pod = %self.desired.key, "pods that should make room are still there");
+            for left in self.table.holding(victims) {
+                tracing::warn!(pod = %self.desired.key, victim = %left.key, "a pod that should make room is still there");
+                self.events().warning(&EventTarget::pod(&left), EXCEEDED_GRACE, EXCEEDED_GRACE_TEXT);
+            }
         }
     }
 

@@ -148,7 +148,10 @@ impl Worker {
     }
 
     async fn stopped(&mut self, stopped: Stopped, good: &mut bool) {
-        let Stopped { instance, hook, pause_cut, result } = stopped;
+        let Stopped { instance, hook, hooked, pause_cut, result } = stopped;
+        if hooked {
+            self.hooked.insert(instance.id.clone());
+        }
         self.tell_pre_stop(&instance.name, hook, pause_cut);
         match result {
             Ok(()) if instance.state == InstanceState::Created => {

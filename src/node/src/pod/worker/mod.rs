@@ -10,8 +10,9 @@ mod end;
 mod facts;
 mod network;
 mod pass;
+mod stuck;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,6 +202,10 @@ pub(super) struct Worker {
     pub(super) calls: Arc<tokio::sync::Mutex<()>>,
     /// The container last made by this agent, by name: what becomes of its start is its own doing.
     pub(super) made: BTreeMap<String, ContainerId>,
+    /// Containers whose hook before the stop has been run.
+    pub(super) hooked: BTreeSet<ContainerId>,
+    /// What holds up the whole pod.
+    pub(super) stuck: Option<stuck::Stuck>,
 }
 
 /// Seconds that a pod gets whose API object was deleted by force.
@@ -249,6 +254,8 @@ impl Worker {
             published: None,
             calls: Arc::default(),
             made: BTreeMap::new(),
+            hooked: BTreeSet::new(),
+            stuck: None,
         }
     }
 

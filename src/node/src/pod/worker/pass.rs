@@ -45,6 +45,7 @@ impl Worker {
                 return;
             }
             if !self.prepared && !self.prepare().await {
+                self.publish(false);
                 return;
             }
             // What needs no new start comes first: the pod has grown before anything larger starts in it.
@@ -161,6 +162,7 @@ impl Worker {
         let failure = match (cgroup, volumes) {
             (Ok(()), Ok(())) => {
                 self.prepared = true;
+                self.stuck = None;
                 self.succeeded("prepare");
                 return true;
             }
@@ -173,6 +175,7 @@ impl Worker {
             failure.reason.clone(),
             failure.message.clone(),
         );
+        self.stuck_on(failure.message);
         let at = self.retry_at("prepare", failure.retry_after);
         self.wake_by(at);
         false

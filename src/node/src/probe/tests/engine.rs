@@ -52,6 +52,8 @@ fn scene() -> Scene {
             events: EventRecorder::log_only(clock.clone()),
             metrics: metrics.clone(),
             clock: clock.clone(),
+            node_name: "n1".into(),
+            processors: 2,
         },
         &tasks,
     );
