@@ -211,6 +211,10 @@ fn room(node: &Node<'_, '_>) {
 }
 
 fn whole_pods(node: &Node<'_, '_>) {
+    // A stock apiserver takes such a resize only for a node that declares that it can.
+    let path = "jsonpath={.status.declaredFeatures}";
+    let declared = node.0.kubectl(&["get", "node", Cluster::NODE, "-o", path]).unwrap();
+    assert!(declared.contains("InPlacePodLevelResourcesVerticalScaling"), "{declared}");
     let own = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
     let spec = json!({"resources": {"requests": own("200m", "64Mi"), "limits": own("200m", "64Mi")}});
     node.pod("whole", spec, json!({}));

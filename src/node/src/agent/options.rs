@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_api::gates::Gates;
 use longshore_api::quantity::Quantity;
 use longshore_api::resources::CpuPolicy;
 use longshore_cri::{SharedImages, SharedRuntime, v1};
@@ -199,6 +200,7 @@ impl AgentOptions {
         options.max_images = usize::try_from(config.node_status_max_images).ok();
         options.cgroup_v1 = !cgroup_v2;
         options.root_dir = self.root();
+        options.declared_features = declared(&self.settings.gates);
         options
     }
 
@@ -241,5 +243,30 @@ fn threshold(text: &str) -> Option<Threshold> {
             let amount = text.parse::<Quantity>().ok()?;
             u64::try_from(amount.value()).ok().map(Threshold::Quantity)
         }
+    }
+}
+
+/// Features that others must know of before they ask for them; only what this agent really does.
+const DECLARED: [&str; 3] = [
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+];
+
+/// What the node declares, sorted.
+fn declared(gates: &Gates) -> Vec<String> {
+    let on = |name: &&str| gates.is_enabled("NodeDeclaredFeatures") && gates.is_enabled(name);
+    DECLARED.into_iter().filter(on).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_declares_what_it_does_and_gates_allow() {
+        let of = |set: &[(&'static str, bool)]| declared(&Gates::resolve(set.iter().copied()).unwrap());
+        assert_eq!(of(&[]), DECLARED);
+        assert_eq!(of(&[("InPlacePodLevelResourcesVerticalScaling", false)]), DECLARED[1..]);
     }
 }

@@ -176,10 +176,8 @@ impl PodCgroups for CgroupTree {
         }
         let class = qos::of(&pod.pod);
         let group = self.names.pod(pod.uid.as_str(), class);
-        if moving && self.groups.exists(&group) {
-            return Ok(());
-        }
-        match self.make(&group, pod, class) {
+        let made = if moving && self.groups.exists(&group) { Ok(()) } else { self.make(&group, pod, class) };
+        match made {
             Ok(()) => {
                 if class == Qos::Burstable {
                     self.weigh(&pod.uid, Some(cpu_of(pod)));

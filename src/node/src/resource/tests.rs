@@ -98,3 +98,12 @@ async fn bounds_of_a_pod_move_one_by_one_and_are_left_alone_while_they_move() {
     assert_eq!(tree.memory_usage(&large), Some(99));
     assert!(tree.bounds(&pod("none", json!({}))).unwrap().is_none());
 }
+
+#[tokio::test]
+async fn a_pod_weighs_in_its_class_also_when_the_agent_starts_in_the_middle_of_its_resize() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = tree(folder.path());
+    tree.ensure(&pod("a", json!({"cpu": "500m"})), true).await.unwrap();
+    assert_eq!(value(folder.path(), "cpu/kubepods/burstable/cpu.shares"), "512");
+    assert_eq!(value(folder.path(), "cpu/kubepods/burstable/poda/cpu.shares"), "");
+}

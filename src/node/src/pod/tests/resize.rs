@@ -165,6 +165,34 @@ async fn a_sidecar_is_resized_and_starts_anew_where_it_asks_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_init_container_that_runs_gets_its_new_size_and_one_that_is_still_to_come_is_made_in_it() {
+    let bench = ready().await;
+    let pod = |generation, cpu: &str| {
+        let own = |name: &str| json!({"name": name, "image": "i", "resources": {"requests": {"cpu": cpu}}});
+        let mut pod = pod_with("u1", json!({"initContainers": [own("i")], "containers": [own("c")]}));
+        Arc::make_mut(&mut pod.pod).metadata.generation = Some(generation);
+        pod
+    };
+    bench.runtime.set_program("i", longshore_cri::fake::Program::exits(0, Duration::from_secs(60)));
+    bench.set(&pod(1, "100m"));
+    let runs = |s: &PodStatus| {
+        let init = s.init_container_statuses.as_ref().and_then(|all| all[0].state.clone());
+        init.is_some_and(|state| state.running.is_some())
+    };
+    bench.until("u1", "at its init container", runs).await;
+    bench.set(&pod(2, "200m"));
+    let status = bench
+        .until("u1", "resized", |s| s.observed_generation == Some(2) && of(s, "PodResizeInProgress").is_none())
+        .await;
+    let init = &status.init_container_statuses.as_ref().unwrap()[0];
+    assert_eq!((init.restart_count, bench.calls("UpdateContainerResources")), (0, 1));
+    assert_eq!(init.allocated_resources.as_ref().unwrap()["cpu"].0, "200m");
+    let status = bench.until_ready("u1").await;
+    assert_eq!(shown(&status)["resources"]["requests"]["cpu"], "200m");
+    assert_eq!(bench.calls("UpdateContainerResources"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_does_not_fit_waits_and_goes_on_when_another_pod_has_gone() {
     let bench = ready().await;
     let other = cpu("other", 1, "1500m");
