@@ -113,7 +113,7 @@ async fn permit(shared: &Shared, parts: &http::request::Parts) -> Result<(), Box
             return Err(Box::new(target::text(StatusCode::UNAUTHORIZED, "Unauthorized")));
         }
     };
-    let verb = rules::verb(&parts.method);
+    let verb = rules::verb(&parts.method, parts.uri.path());
     let subresources = rules::subresources(path);
     for subresource in subresources {
         let wanted = Wanted { verb, subresource, node: &shared.options.node };

@@ -2,9 +2,12 @@
 
 use http::Method;
 
-/// The verb by which rights are asked for a method; others have none.
-pub(super) fn verb(method: &Method) -> &'static str {
+/// The verb by which rights are asked for a method; others have none. Who begins something in a container creates, also
+/// where a WebSocket makes a GET of it: a right to read must not be one to run commands.
+pub(super) fn verb(method: &Method, path: &str) -> &'static str {
+    const BEGUN: [&str; 4] = ["/run", "/exec", "/attach", "/portForward"];
     match *method {
+        Method::GET if BEGUN.iter().any(|prefix| is_below(path, prefix)) => "create",
         Method::POST => "create",
         Method::GET => "get",
         Method::PUT => "update",
@@ -103,8 +106,18 @@ mod tests {
         for path in ["/exec/a/b/c", "/containerLogs/a/b/c", "/debug/pprof/", "/", "/nothing"] {
             assert_eq!(subresources(path), ["proxy"], "{path}");
         }
-        assert_eq!(verb(&Method::POST), "create");
-        assert_eq!(verb(&Method::HEAD), "");
+        assert_eq!(verb(&Method::POST, "/pods"), "create");
+        assert_eq!(verb(&Method::HEAD, "/exec/ns/p/c"), "");
+    }
+
+    #[test]
+    fn to_run_something_in_a_container_takes_the_right_to_create_also_by_a_websocket() {
+        for path in ["/exec/ns/p/c", "/attach/ns/p/c", "/portForward/ns/p", "/run/ns/p/c"] {
+            assert_eq!(verb(&Method::GET, path), "create", "{path}");
+        }
+        for path in ["/pods", "/containerLogs/ns/p/c", "/executed", "/logs/"] {
+            assert_eq!(verb(&Method::GET, path), "get", "{path}");
+        }
     }
 
     #[test]

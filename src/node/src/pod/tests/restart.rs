@@ -216,3 +216,78 @@ async fn a_sandbox_whose_address_the_runtime_forgot_is_left_alone() {
     assert_eq!(before.pod_ips, after.pod_ips);
     assert_eq!(bench.runtime.failpoints().count("RunPodSandbox"), 1);
 }
+
+/// Names of the containers that were made, in order.
+fn made(bench: &Bench) -> Vec<String> {
+    let requests = bench.runtime.failpoints().requests::<v1::CreateContainerRequest>();
+    requests.iter().map(|r| r.config.as_ref().unwrap().metadata.as_ref().unwrap().name.clone()).collect()
+}
+
+/// Removes all dead containers behind the agent's back.
+async fn prune(bench: &Bench) {
+    for container in bench.runtime.containers() {
+        if container.state() == v1::ContainerState::ContainerExited {
+            let request = v1::RemoveContainerRequest { container_id: container.id };
+            bench.runtime.remove_container(request).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn init_containers_are_not_run_again_when_their_dead_ones_were_removed() {
+    let bench = Bench::new().await;
+    bench.runtime.set_program("i", Program::exits(0, Duration::from_millis(10)));
+    let spec = json!({"initContainers": [{"name": "i", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
+    bench.set(&pod_with("u1", spec.clone()));
+    bench.until_ready("u1").await;
+    prune(&bench).await;
+    let bench = bench.again().await;
+    bench.set(&pod_with("u1", spec));
+    bench.until_ready("u1").await;
+    let main =
+        bench.runtime.containers().into_iter().find(|c| c.state() == v1::ContainerState::ContainerRunning).unwrap();
+    assert!(bench.runtime.exit(&main.id, 1));
+    bench.until("u1", "restarted", |s| s.container_statuses.as_ref().is_some_and(|c| c[0].restart_count == 1)).await;
+    bench.until_ready("u1").await;
+    assert_eq!(made(&bench), ["i", "c", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_main_container_that_ended_while_no_agent_ran_starts_again_beside_its_sidecar() {
+    let bench = Bench::new().await;
+    let spec = json!({"initContainers": [{"name": "side", "image": "i", "restartPolicy": "Always"}],
+        "containers": [{"name": "c", "image": "i"}]});
+    bench.set(&pod_with("u1", spec.clone()));
+    bench.until_ready("u1").await;
+    let main = bench.runtime.containers().into_iter().find(|c| c.metadata.as_ref().unwrap().name == "c").unwrap();
+    let bench = bench.again().await;
+    assert!(bench.runtime.exit(&main.id, 0));
+    bench.set(&pod_with("u1", spec));
+    bench.until("u1", "restarted", |s| s.container_statuses.as_ref().is_some_and(|c| c[0].restart_count == 1)).await;
+    bench.until_ready("u1").await;
+    assert_eq!(made(&bench), ["side", "c", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_answers_of_the_runtime_never_make_a_second_container_of_a_name() {
+    let bench = Bench::new().await;
+    bench.runtime.set_program("c", Program::exits(1, Duration::from_millis(200)));
+    let late = longshore_cri::fake::Failure::Delay(Duration::from_millis(500));
+    bench.runtime.failpoints().set(longshore_cri::fake::On::rpc("ContainerStatus"), late);
+    for index in 0..30 {
+        bench.set(&pod(&format!("u{index}")));
+    }
+    let mut most = 0;
+    for _ in 0..3000 {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        let mut running: HashMap<String, usize> = HashMap::new();
+        for container in bench.runtime.containers() {
+            if container.state() == v1::ContainerState::ContainerRunning {
+                *running.entry(container.labels[labels::POD_UID].clone()).or_default() += 1;
+            }
+        }
+        most = most.max(running.values().copied().max().unwrap_or_default());
+    }
+    assert_eq!(most, 1);
+    assert!(made(&bench).len() > 90, "{}", made(&bench).len());
+}

@@ -93,3 +93,15 @@ async fn client_certificates_of_the_authority_enter() {
     assert!(print.starts_with("X509SHA256=") && print.len() == 11 + 64, "{print}");
     assert_eq!(ask(&router, request(&other)).await.0, StatusCode::UNAUTHORIZED);
 }
+
+#[tokio::test]
+async fn a_right_to_read_is_none_to_run_commands() {
+    let world = World::new();
+    world.answer(&[]);
+    let router = world.router();
+    let (status, text) = ask(&router, with_token("/exec/ns/p/c?command=sh&output=1", "good")).await;
+    assert_eq!(
+        (status, text.as_str()),
+        (StatusCode::FORBIDDEN, "Forbidden (user=joe, verb=create, resource=nodes, subresource(s)=[proxy])\n")
+    );
+}

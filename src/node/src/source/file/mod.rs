@@ -86,12 +86,14 @@ struct Notices {
     stream: Option<EventStream<Vec<u8>>>,
     backoff: Backoff,
     retry_at: Option<Instant>,
+    /// Whether a limit of the kernel was told.
+    told: bool,
 }
 
 impl Notices {
     fn new(path: PathBuf) -> Self {
         let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20), u64::from(std::process::id()));
-        Self { path, stream: None, backoff, retry_at: None }
+        Self { path, stream: None, backoff, retry_at: None, told: false }
     }
 
     fn ensure(&mut self) {
@@ -101,11 +103,20 @@ impl Notices {
         match watch(&self.path) {
             Ok(stream) => {
                 self.stream = Some(stream);
+                self.told = false;
                 self.backoff.reset();
                 self.retry_at = None;
             }
             Err(error) => {
                 tracing::debug!(path = %self.path.display(), %error, "manifest directory is not watched");
+                let limit =
+                    limit_of(&error, |name| std::fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))));
+                if let Some(limit) = limit.filter(|_| !std::mem::replace(&mut self.told, true)) {
+                    tracing::warn!(
+                        path = %self.path.display(),
+                        "manifest directory is looked at from time to time only, the kernel gives no notice: {limit}"
+                    );
+                }
                 self.retry_at = Some(Instant::now() + self.backoff.next_delay());
             }
         }
@@ -155,6 +166,18 @@ impl Notices {
             self.retry_at = Some(Instant::now() + self.backoff.next_delay());
         }
     }
+}
+
+/// Which limit of the kernel an error of inotify stands for, its value and the one to set: the error itself says "too many
+/// open files" or "no space left".
+fn limit_of(error: &std::io::Error, read: impl Fn(&str) -> std::io::Result<String>) -> Option<String> {
+    let (name, wanted) = match error.raw_os_error()? {
+        nix::libc::EMFILE => ("fs.inotify.max_user_instances", 512),
+        nix::libc::ENOSPC => ("fs.inotify.max_user_watches", 524_288),
+        _ => return None,
+    };
+    let value = read(name).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
+    Some(format!("{name} is {value} and used up; set it to {wanted}: sysctl -w {name}={wanted}"))
 }
 
 fn watch(path: &Path) -> std::io::Result<EventStream<Vec<u8>>> {

@@ -180,3 +180,16 @@ async fn a_single_file_is_a_source_too() {
     fs::rename(source.path("new"), source.path("only.manifest")).unwrap();
     source.seen.wait_for("set b-node").await;
 }
+
+#[test]
+fn a_limit_of_inotify_is_named_with_its_value_and_the_wanted_one() {
+    let of = |code: i32| limit_of(&std::io::Error::from_raw_os_error(code), |_| Ok("16\n".to_owned()));
+    assert_eq!(
+        of(nix::libc::EMFILE).as_deref(),
+        Some(
+            "fs.inotify.max_user_instances is 16 and used up; set it to 512: sysctl -w fs.inotify.max_user_instances=512"
+        )
+    );
+    assert!(of(nix::libc::ENOSPC).is_some_and(|text| text.starts_with("fs.inotify.max_user_watches is 16")));
+    assert_eq!(of(nix::libc::ENOENT), None);
+}
