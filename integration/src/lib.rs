@@ -14,6 +14,7 @@ pub mod churn;
 pub mod cluster;
 pub mod env;
 pub mod foreign;
+pub mod fuzz;
 pub mod golden;
 pub mod machine;
 pub mod registry;

@@ -10,33 +10,33 @@ fn seconds(number: i64) -> Duration {
     Duration::from_secs(u64::try_from(number).unwrap_or(0))
 }
 
-pub(super) fn usual<R>(_: &R, usual: Duration) -> Option<Duration> {
+pub(crate) fn usual<R>(_: &R, usual: Duration) -> Option<Duration> {
     Some(usual)
 }
 
 /// A big image over a slow line is no error.
-pub(super) fn none<R>(_: &R, _: Duration) -> Option<Duration> {
+pub(crate) fn none<R>(_: &R, _: Duration) -> Option<Duration> {
     None
 }
 
 /// The network may take its time, and a sandbox given up half-made costs more than waiting.
-pub(super) fn run_pod_sandbox(_: &v1::RunPodSandboxRequest, usual: Duration) -> Option<Duration> {
+pub(crate) fn run_pod_sandbox(_: &v1::RunPodSandboxRequest, usual: Duration) -> Option<Duration> {
     Some(usual.saturating_mul(2))
 }
 
 /// The runtime may use up the whole grace before it kills.
-pub(super) fn stop_container(request: &v1::StopContainerRequest, usual: Duration) -> Option<Duration> {
+pub(crate) fn stop_container(request: &v1::StopContainerRequest, usual: Duration) -> Option<Duration> {
     Some(seconds(request.timeout).saturating_add(usual))
 }
 
 /// The runtime ends the command itself; zero means that the command may take for ever.
-pub(super) fn exec_sync(request: &v1::ExecSyncRequest, usual: Duration) -> Option<Duration> {
+pub(crate) fn exec_sync(request: &v1::ExecSyncRequest, usual: Duration) -> Option<Duration> {
     let timeout = seconds(request.timeout);
     (!timeout.is_zero()).then(|| timeout.saturating_add(usual))
 }
 
 /// Much memory takes long to write.
-pub(super) fn checkpoint_container(request: &v1::CheckpointContainerRequest, usual: Duration) -> Option<Duration> {
+pub(crate) fn checkpoint_container(request: &v1::CheckpointContainerRequest, usual: Duration) -> Option<Duration> {
     Some(seconds(request.timeout).max(usual))
 }
 

@@ -3,7 +3,7 @@
 //! that is safe.
 
 mod check;
-mod deadline;
+pub(crate) mod deadline;
 mod dial;
 mod leftover;
 mod metrics;

@@ -106,13 +106,23 @@ impl fmt::Debug for Call {
     }
 }
 
-#[derive(Debug, Default)]
+/// Looks at each call as it arrives.
+type CallHook = Box<dyn Fn(&Call) + Send + Sync>;
+
+#[derive(Default)]
 struct State {
     rules: Vec<(u64, On, Failure)>,
     next_rule: u64,
     calls: VecDeque<Call>,
     /// Pods by the ids of their sandboxes and containers, learned from what went through.
     pods: BTreeMap<String, String>,
+    hook: Option<CallHook>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("rules", &self.rules).field("calls", &self.calls.len()).finish_non_exhaustive()
+    }
 }
 
 /// Failpoints and records of one gate.
@@ -156,6 +166,11 @@ impl Failpoints {
     /// Breaks all connections and the calls on them, as a restart of the runtime does.
     pub fn crash(&self) {
         self.crashes.send_modify(|count| *count += 1);
+    }
+
+    /// Shows each call as it arrives, before anything goes wrong with it. The hook must not use these failpoints itself.
+    pub fn on_call(&self, hook: impl Fn(&Call) + Send + Sync + 'static) {
+        self.state.lock().hook = Some(Box::new(hook));
     }
 
     /// The calls made so far, oldest first.
@@ -220,7 +235,11 @@ impl Failpoints {
         if state.calls.len() >= RECORD_LIMIT {
             state.calls.pop_front();
         }
-        state.calls.push_back(Call { rpc, pod: pod.clone(), at: Instant::now(), request: Arc::new(request.clone()) });
+        let call = Call { rpc, pod: pod.clone(), at: Instant::now(), request: Arc::new(request.clone()) };
+        if let Some(hook) = &state.hook {
+            hook(&call);
+        }
+        state.calls.push_back(call);
 
         let matches = |on: &On| {
             on.rpc.is_none_or(|wanted| wanted == rpc)

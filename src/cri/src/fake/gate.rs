@@ -2,14 +2,16 @@
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 
 use super::failpoints::{Failpoints, Failure, broken};
+use crate::client::deadline;
 use crate::rpcs::{image_rpcs, runtime_rpcs};
 use crate::service::Streaming;
-use crate::{CriError, EventStream, ImageService, RuntimeService, SharedImages, SharedRuntime, v1};
+use crate::{CriError, ErrorKind, EventStream, ImageService, RuntimeService, SharedImages, SharedRuntime, v1};
 
 /// A runtime behind failpoints. `C` is what else a test may do with the runtime.
 #[derive(Debug, Clone)]
@@ -17,6 +19,8 @@ pub struct Gate<C> {
     runtime: SharedRuntime,
     images: SharedImages,
     failpoints: Failpoints,
+    /// The usual deadline of a client; `None` waits for ever.
+    usual: Option<Duration>,
     pub(super) control: C,
 }
 
@@ -32,7 +36,14 @@ impl Proxy {
 
 impl<C> Gate<C> {
     pub(super) fn with_control(runtime: SharedRuntime, images: SharedImages, control: C) -> Self {
-        Self { runtime, images, failpoints: Failpoints::default(), control }
+        Self { runtime, images, failpoints: Failpoints::default(), usual: None, control }
+    }
+
+    /// Gives up calls after the time that a [`crate::CriClient`] with that usual deadline would.
+    #[must_use]
+    pub fn with_deadlines(mut self, usual: Duration) -> Self {
+        self.usual = Some(usual);
+        self
     }
 
     /// The failpoints and records of this gate.
@@ -40,12 +51,25 @@ impl<C> Gate<C> {
         &self.failpoints
     }
 
-    async fn pass<Q, A, F>(&self, rpc: &'static str, request: Q, call: impl FnOnce(Q) -> F) -> Result<A, CriError>
+    async fn pass<Q, A, F>(
+        &self,
+        rpc: &'static str,
+        deadline: impl Fn(&Q, Duration) -> Option<Duration>,
+        request: Q,
+        call: impl FnOnce(Q) -> F,
+    ) -> Result<A, CriError>
     where
         Q: Clone + Send + Sync + 'static,
         A: 'static,
         F: Future<Output = Result<A, CriError>>,
     {
+        let limit = self.usual.and_then(|usual| deadline(&request, usual));
+        let over = async {
+            match limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
         let mut crashed = self.failpoints.crashed();
         let work = async {
             let failure = self.failpoints.arrive(rpc, &request);
@@ -76,6 +100,7 @@ impl<C> Gate<C> {
             biased;
             answer = work => answer,
             _ = crashed.changed() => Err(broken(rpc)),
+            () = over => Err(CriError::new(rpc, ErrorKind::DeadlineExceeded, "context deadline exceeded")),
         }
     }
 
@@ -97,18 +122,18 @@ macro_rules! runtime_gate {
         #[async_trait]
         impl<C: Debug + Send + Sync + 'static> RuntimeService for Gate<C> {
             $(async fn $method(&self, request: v1::$request) -> Result<v1::$response, CriError> {
-                self.pass($rpc, request, |request| self.runtime.$method(request)).await
+                self.pass($rpc, deadline::$deadline, request, |request| self.runtime.$method(request)).await
             })*
 
             $(async fn $s_method(&self, request: v1::$s_request) -> Result<Streaming<v1::$s_response>, CriError> {
-                self.pass($s_rpc, request, |request| self.runtime.$s_method(request)).await
+                self.pass($s_rpc, deadline::$s_deadline, request, |request| self.runtime.$s_method(request)).await
             })*
 
             async fn container_events(&self) -> Result<EventStream, CriError> {
                 const RPC: &str = "GetContainerEvents";
                 let mut crashed = self.failpoints.crashed();
                 let events =
-                    self.pass(RPC, v1::GetEventsRequest {}, |_| self.runtime.container_events()).await?;
+                    self.pass(RPC, deadline::none, v1::GetEventsRequest {}, |_| self.runtime.container_events()).await?;
                 // A crash ends what is being read, too.
                 let crash = async move { drop(crashed.changed().await) };
                 let end = futures_util::stream::once(async { Err(broken(RPC)) });
@@ -126,11 +151,11 @@ macro_rules! image_gate {
         #[async_trait]
         impl<C: Debug + Send + Sync + 'static> ImageService for Gate<C> {
             $(async fn $method(&self, request: v1::$request) -> Result<v1::$response, CriError> {
-                self.pass($rpc, request, |request| self.images.$method(request)).await
+                self.pass($rpc, deadline::$deadline, request, |request| self.images.$method(request)).await
             })*
 
             $(async fn $s_method(&self, request: v1::$s_request) -> Result<Streaming<v1::$s_response>, CriError> {
-                self.pass($s_rpc, request, |request| self.images.$s_method(request)).await
+                self.pass($s_rpc, deadline::$s_deadline, request, |request| self.images.$s_method(request)).await
             })*
         }
     };

@@ -93,6 +93,7 @@ pub(super) struct Container {
 }
 
 type ExecHandler = Box<dyn Fn(&v1::ExecSyncRequest) -> ExecReply + Send + Sync>;
+type ChangeHook = Box<dyn Fn(&v1::ContainerEventResponse) + Send + Sync>;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -108,6 +109,7 @@ pub(super) struct State {
     pub(super) stream_url: String,
     programs: BTreeMap<String, Program>,
     exec: Option<ExecHandler>,
+    changed: Option<ChangeHook>,
     mute: bool,
     next_id: u64,
     last_time: i64,
@@ -171,6 +173,11 @@ impl FakeRuntime {
     /// Sets what commands in containers answer.
     pub fn on_exec(&self, handler: impl Fn(&v1::ExecSyncRequest) -> ExecReply + Send + Sync + 'static) {
         self.control.state.lock().exec = Some(Box::new(handler));
+    }
+
+    /// Shows every change as it happens, also while events are lost. The hook must not use this runtime itself.
+    pub fn on_change(&self, hook: impl Fn(&v1::ContainerEventResponse) + Send + Sync + 'static) {
+        self.control.state.lock().changed = Some(Box::new(hook));
     }
 
     /// Ends a running container with that code, as if by itself. Says whether it was running.
@@ -295,19 +302,22 @@ impl World {
 
     /// Tells subscribers about a sandbox or container, with the state of the whole pod.
     pub(super) fn emit(&self, state: &State, kind: v1::ContainerEventType, id: &str, sandbox_id: &str, at: i64) {
-        if state.mute {
-            return;
-        }
         let sandbox = state.sandboxes.get(sandbox_id);
         let containers = state.containers.values().filter(|container| container.sandbox == sandbox_id);
-        // Nobody listening is no error.
-        let _nobody = self.events.send(v1::ContainerEventResponse {
+        let event = v1::ContainerEventResponse {
             container_id: id.to_owned(),
             container_event_type: kind.into(),
             created_at: at,
             pod_sandbox_status: sandbox.map(|sandbox| sandbox.status.clone()),
             containers_statuses: containers.map(|container| container.status.clone()).collect(),
-        });
+        };
+        if let Some(hook) = &state.changed {
+            hook(&event);
+        }
+        if !state.mute {
+            // Nobody listening is no error.
+            let _nobody = self.events.send(event);
+        }
     }
 
     /// A container's process ends. Says whether it was running.

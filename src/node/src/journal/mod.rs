@@ -7,6 +7,8 @@
 
 mod crc;
 mod facts;
+#[cfg(any(test, feature = "fakes"))]
+mod inline;
 mod log;
 #[cfg(test)]
 mod tests;
@@ -74,6 +76,21 @@ impl Journal {
     pub(crate) fn open_inline(folder: &Path) -> Result<(Self, Facts), JournalError> {
         let (log, facts) = log::Log::open(folder)?;
         Ok((Self { writer: Arc::new(writer::Writer::inline(log)) }, facts))
+    }
+
+    /// The same, also on the caller's thread, but what was put is in the file only a moment later or when somebody waits for
+    /// it, as with the thread: [`Journal::die`] loses the rest.
+    #[cfg(any(test, feature = "fakes"))]
+    pub fn open_delayed(folder: &Path) -> Result<(Self, Facts), JournalError> {
+        let (log, facts) = log::Log::open(folder)?;
+        Ok((Self { writer: Arc::new(writer::Writer::delayed(log)) }, facts))
+    }
+
+    /// Ends as a killed agent's journal does: nothing more gets into the file; with `lose`, neither does what was put a
+    /// moment ago.
+    #[cfg(any(test, feature = "fakes"))]
+    pub fn die(&self, lose: bool) {
+        self.writer.die(lose);
     }
 
     /// Takes the newest facts of a pod; never blocks. A newer put replaces one that was not written yet.

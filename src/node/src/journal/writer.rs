@@ -8,6 +8,8 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 use super::PodFacts;
+#[cfg(any(test, feature = "fakes"))]
+use super::inline;
 use super::log::Log;
 use crate::model::PodUid;
 
@@ -39,8 +41,8 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
     /// Writes on the caller's thread: paused time in tests must not run on while a thread writes.
-    #[cfg(test)]
-    inline: Option<Mutex<Log>>,
+    #[cfg(any(test, feature = "fakes"))]
+    inline: Option<inline::Inline>,
 }
 
 impl Writer {
@@ -65,7 +67,7 @@ impl Writer {
         Self {
             shared,
             thread,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "fakes"))]
             inline: None,
         }
     }
@@ -73,20 +75,39 @@ impl Writer {
     /// A writer without a thread.
     #[cfg(test)]
     pub(super) fn inline(log: Log) -> Self {
+        Self::on_caller(inline::Inline::new(log, false))
+    }
+
+    /// A writer without a thread that is as late as one with a thread.
+    #[cfg(any(test, feature = "fakes"))]
+    pub(super) fn delayed(log: Log) -> Self {
+        Self::on_caller(inline::Inline::new(log, true))
+    }
+
+    #[cfg(any(test, feature = "fakes"))]
+    fn on_caller(inline: inline::Inline) -> Self {
         let shared = Arc::new(Shared {
             pending: Mutex::new(Pending::default()),
             ready: Condvar::new(),
             written: watch::Sender::new(u64::MAX),
             synced: watch::Sender::new(u64::MAX),
         });
-        Self { shared, thread: None, inline: Some(Mutex::new(log)) }
+        Self { shared, thread: None, inline: Some(inline) }
+    }
+
+    /// Ends as a killed agent's writer does.
+    #[cfg(any(test, feature = "fakes"))]
+    pub(super) fn die(&self, lose: bool) {
+        if let Some(inline) = &self.inline {
+            inline.die(lose);
+        }
     }
 
     /// Hands a record over; returns its number.
     pub(super) fn put(&self, uid: PodUid, facts: Option<PodFacts>) -> u64 {
-        #[cfg(test)]
-        if let Some(log) = &self.inline {
-            log.lock().append(&[(uid, facts)]).unwrap();
+        #[cfg(any(test, feature = "fakes"))]
+        if let Some(inline) = &self.inline {
+            inline.put(uid, facts);
             return 0;
         }
         let mut pending = self.shared.pending.lock();
@@ -100,6 +121,10 @@ impl Writer {
 
     /// Waits until record `number` is in the file.
     pub(super) async fn written(&self, number: u64) {
+        #[cfg(any(test, feature = "fakes"))]
+        if let Some(inline) = &self.inline {
+            inline.write_all();
+        }
         let mut written = self.shared.written.subscribe();
         drop(written.wait_for(|done| *done >= number).await);
     }

@@ -123,5 +123,7 @@ fn reported<'a>(pod: &'a Pod, instance: &Instance) -> Option<&'a ContainerStatus
             .and_then(|id| id.split_once("://"))
             .is_some_and(|(_, id)| id == instance.id.as_str())
     };
-    all.filter(|status| status.name == instance.name).find(|status| id(status))
+    // Before it ran there was nothing to say of it: a start that was tried again must not inherit that.
+    let ran = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
+    all.filter(|status| status.name == instance.name).find(|status| id(status) && ran(status))
 }

@@ -70,7 +70,8 @@ impl Worker {
     fn compose(&self) -> PodStatus {
         let pod = &*self.desired.pod;
         let now = self.now();
-        let is_static = self.desired.source.is_static();
+        // A static pod is not called ended merely because it was taken away; what ended by itself is.
+        let is_static = self.desired.source.is_static() && (self.facts.end.is_none() || self.facts.left);
         if let Some(Verdict::Rejected { reason, message }) = &self.facts.admission {
             let start = self.facts.start_time.unwrap_or(now);
             return podstatus::rejected(pod, reason, message, start);
@@ -117,6 +118,7 @@ impl Worker {
         }
         self.show_restart_of_all(&mut status, now);
         self.show_what_holds_it_up(&mut status, now);
+        self.keep_counts(&mut status);
         podstatus::bound_messages(pod, &mut status);
         if self.stage == Stage::Ended { podstatus::finish(pod, status, is_static) } else { status }
     }
@@ -124,6 +126,19 @@ impl Worker {
     fn fact(&self, instance: &Instance, now: Timestamp) -> podstatus::ContainerFact {
         let known = self.facts.containers.get(&instance.name).and_then(|c| c.instance(&instance.id));
         podstatus::ContainerFact { in_force: known.and_then(|k| k.in_force.clone()), ..fact(instance, now) }
+    }
+
+    /// A restart that was told once was one, also when its container was taken away before it ran.
+    fn keep_counts(&self, status: &mut PodStatus) {
+        let Some(before) = &self.facts.status else { return };
+        let lists = [&before.init_container_statuses, &before.container_statuses];
+        let told: BTreeMap<&str, i32> =
+            lists.into_iter().flatten().flatten().map(|told| (told.name.as_str(), told.restart_count)).collect();
+        let now = [&mut status.init_container_statuses, &mut status.container_statuses];
+        for container in now.into_iter().flatten().flatten() {
+            let told = told.get(container.name.as_str()).copied().unwrap_or(0);
+            container.restart_count = container.restart_count.max(told);
+        }
     }
 
     /// Pods with a rule that restarts them wholly say whether that is under way.

@@ -3,7 +3,7 @@
 //! Two pods of one name never run at once: a newer static pod waits until the older one of that name has ended. A pod
 //! that comes back under its old uid while it is still ending is started anew once that end is complete.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
@@ -136,8 +136,8 @@ pub struct Found {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) pods: HashMap<PodUid, Entry>,
-    pub(super) found: HashMap<PodUid, Found>,
+    pub(super) pods: BTreeMap<PodUid, Entry>,
+    pub(super) found: BTreeMap<PodUid, Found>,
     /// Mirrors in the API, also of pods that are still to come or come back: they are told of once.
     pub(super) mirrors: HashMap<PodUid, MirrorUid>,
     pub(super) sources_ready: bool,
@@ -164,7 +164,7 @@ impl PodTable {
     /// Builds the table. `found` is what the first look at the runtime and the journal gave.
     pub fn new(options: PodTableOptions, found: HashMap<PodUid, Found>, tasks: &Tasks) -> Self {
         let context = Context::new(options, tasks.clone());
-        let state = Mutex::new(State { found, ..State::default() });
+        let state = Mutex::new(State { found: found.into_iter().collect(), ..State::default() });
         Self(Arc::new(Inner {
             state,
             context,

@@ -8,6 +8,7 @@
 
 mod backoff;
 mod guests;
+mod home;
 mod init;
 mod rules;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 pub(crate) use backoff::{BackoffEntry, BackoffRule};
 pub(crate) use rules::ExitRule;
 
+use self::home::{SandboxState, is_over};
 use super::observed::{Instance, InstanceState, Observed};
 use crate::model::{ContainerId, SandboxId};
 use crate::probe::ProbeKind;
@@ -255,7 +257,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
     if input.terminating {
         return plan;
     }
-    match sandbox(input, &mut plan) {
+    match home::sandbox(input, &mut plan) {
         SandboxState::Good(id) => {
             doubled(input, &id, &mut plan);
             if rules::restart_all(input, &id, &mut plan) {
@@ -282,57 +284,6 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         SandboxState::NotNeeded => plan.finished = true,
     }
     plan
-}
-
-enum SandboxState {
-    Good(SandboxId),
-    New,
-    Later,
-    NotNeeded,
-}
-
-fn sandbox(input: &Input<'_>, plan: &mut Plan) -> SandboxState {
-    let observed = input.observed;
-    let ready = observed.sandboxes.iter().filter(|s| s.ready).count();
-    if let Some(newest) = observed.newest_sandbox()
-        && newest.ready
-        && ready == 1
-        && (input.wanted.host_network || !newest.ips.is_empty())
-    {
-        return SandboxState::Good(newest.id.clone());
-    }
-    let changed = !observed.sandboxes.is_empty();
-    if changed && !worth_a_new_sandbox(input) {
-        return SandboxState::NotNeeded;
-    }
-    if held(input, SANDBOX_HOLD, plan) {
-        return SandboxState::Later;
-    }
-    for instance in observed.containers.iter().filter(|c| c.state != InstanceState::Exited) {
-        plan.actions.push(Action::Kill {
-            id: instance.id.clone(),
-            name: instance.name.clone(),
-            reason: KillReason::SandboxChanged,
-        });
-    }
-    for old in observed.sandboxes.iter().filter(|s| s.ready) {
-        plan.actions.push(Action::StopSandbox(old.id.clone()));
-    }
-    let attempt = observed.newest_sandbox().map_or(0, |s| s.attempt.saturating_add(1));
-    plan.actions.push(Action::CreateSandbox { attempt, changed });
-    SandboxState::New
-}
-
-/// Says whether anything would run in a new sandbox.
-fn worth_a_new_sandbox(input: &Input<'_>) -> bool {
-    let ran = !input.observed.containers.is_empty();
-    if ran && input.wanted.restart == Restart::Never {
-        return false;
-    }
-    let done = |member: &Member| {
-        input.observed.newest(&member.name).is_some_and(|c| c.state == InstanceState::Exited && !member.comes_back(c))
-    };
-    !input.wanted.apps.iter().all(done)
 }
 
 /// Two live containers of one name must never be: what is not the newest of its name here goes first.
@@ -383,6 +334,8 @@ fn apps(input: &Input<'_>, sandbox: Option<&SandboxId>, plan: &mut Plan) {
                     restart(input, member, instance, plan);
                 }
             }
+            (Some(InstanceState::Running | InstanceState::Unknown), None)
+                if newest.is_some_and(|instance| is_over(member, instance)) => {}
             (None | Some(InstanceState::Running | InstanceState::Created | InstanceState::Unknown), _) => {
                 over = false;
                 start(input, member, None, plan);

@@ -121,6 +121,28 @@ fn short(plan: &Plan) -> String {
     words.join(" ")
 }
 
+/// In a new sandbox each container's own policy counts, not the pod's alone.
+#[test]
+fn a_new_sandbox_is_made_for_what_may_come_back_and_for_nothing_else() {
+    let live = || vec![instance("a", 0, InstanceState::Running, 0), instance("b", 0, InstanceState::Running, 0)];
+    let cases = [
+        (Restart::Never, Restart::Always, "kill:b-0 kill:a-0 +s1 a1"),
+        (Restart::Always, Restart::Never, "kill:b-0 kill:a-0 +s1 b1"),
+    ];
+    for (pod, own, want) in cases {
+        let mut spec = wanted(pod, &[], &["a", "b"]);
+        spec.apps[0].restart = own;
+        let plan = World::with(vec![sandbox(0, false)], live()).plan(&spec);
+        let mut words: Vec<String> = short(&plan).split(' ').map(str::to_owned).collect();
+        words[..2].sort();
+        words[..2].reverse();
+        assert_eq!(words.join(" "), want, "{pod:?} {own:?}");
+    }
+    let mut spec = wanted(Restart::Always, &[], &["a", "b"]);
+    spec.apps.iter_mut().for_each(|app| app.restart = Restart::Never);
+    assert_eq!(short(&World::with(vec![sandbox(0, false)], live()).plan(&spec)), "fin");
+}
+
 #[test]
 fn sandbox_rules() {
     use InstanceState::{Created, Exited, Running};

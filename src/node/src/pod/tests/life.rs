@@ -188,6 +188,19 @@ async fn a_pod_that_never_ran_is_deleted_without_waiting() {
     assert!(bench.runtime.failpoints().changes().is_empty());
 }
 
+/// Nothing of it is in the runtime, so no event comes that would wake its worker once more.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_removed_before_anything_ran_is_gone() {
+    let bench = Bench::new().await;
+    *bench.hands.no_volumes.lock() = Some(Failure::new("FailedMount", "configmap \"nope\" not found"));
+    let pod = DesiredPod { source: SourceKind::File, ..pod("u1") };
+    bench.set(&pod);
+    bench.until("u1", "pending", |s| phase(s) == "Pending").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    bench.table.apply(PodChange::Remove("u1".into()));
+    bench.until_gone("u1").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_deleted_while_its_sandbox_is_made_leaves_nothing() {
     let bench = Bench::new().await;

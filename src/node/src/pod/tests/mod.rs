@@ -1,6 +1,7 @@
 //! Workers on the fake runtime, with paused time.
 
 mod admission;
+mod fuzzed;
 mod hooks;
 mod life;
 mod probes;

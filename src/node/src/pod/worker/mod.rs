@@ -273,7 +273,7 @@ impl Worker {
         self.begin();
         loop {
             self.absorb();
-            let was_wanted = self.stage == Stage::Sync;
+            let before = self.stage;
             match self.stage {
                 Stage::Sync => {
                     let inbox = Arc::clone(&self.inbox);
@@ -306,7 +306,8 @@ impl Worker {
                 }
             }
             self.save();
-            if self.stage == Stage::Ending || (was_wanted && self.stage != Stage::Sync) {
+            // A new stage has things to do that nothing rings for: a pod of which nothing ran has no events either.
+            if self.stage == Stage::Ending || self.stage != before {
                 continue;
             }
             self.sleep().await;

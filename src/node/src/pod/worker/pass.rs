@@ -205,8 +205,13 @@ impl Worker {
         for action in actions {
             match action {
                 Action::Kill { id, name, reason } => {
+                    let begun = self.now();
                     if !self.kill_one(&id, &name, reason).await {
                         return false;
+                    }
+                    if self.ended_before(&id, begun) {
+                        // What follows was planned for one that runs; it may not come back at all.
+                        return true;
                     }
                     let runs = |c: &Instance| c.id == id && c.state == InstanceState::Running;
                     again |= !self.observed.containers.iter().any(runs);
@@ -240,6 +245,13 @@ impl Worker {
         }
         self.pull(&due);
         self.start_all(starts, slot).await || again
+    }
+
+    /// Says whether a container was already over at that moment, as when the runtime lost the event of its end.
+    fn ended_before(&self, id: &crate::model::ContainerId, moment: Timestamp) -> bool {
+        let ended = |c: &&Instance| c.id == *id && c.state == InstanceState::Exited && c.finished_at > 0;
+        let found = self.observed.containers.iter().find(ended);
+        found.is_some_and(|c| i128::from(c.finished_at) < moment.as_nanosecond())
     }
 
     /// Starts containers in spec order; one whose image is still on its way does not hold up the others.
