@@ -133,6 +133,8 @@ impl Agent {
                 runtime: Arc::clone(&runtime),
                 events: events.clone(),
                 metrics: ProbeMetrics::default(),
+                node_name: "n1".into(),
+                processors: 2,
                 clock: Arc::clone(&clock),
             },
             &tasks,
