@@ -128,7 +128,7 @@ mod tests {
         // What one recording of the stock agent does not show does not last.
         let other = states(&[NEW, MAKING, CRASHED, ENDS, GONE]);
         let ours = states(&[NEW, CRASHED, ENDS, GONE]);
-        assert_eq!(differences("x", &stock(), &[other.clone()], &ours), Vec::<String>::new());
+        assert_eq!(differences("x", &stock(), std::slice::from_ref(&other), &ours), Vec::<String>::new());
         // The last state before the deletion does, whatever it is.
         assert!(
             differences("x", &stock(), &[other], &states(&[NEW, RUNS, ENDS, GONE]))[0]
