@@ -328,15 +328,25 @@ async fn health_answers_on_its_own_thread() {
     let address = probe.local_addr().unwrap();
     drop(probe);
     start_health(address, HealthChecks::new([HealthCheck::beat(&tasks, Duration::from_secs(300))]), &tasks).unwrap();
-    let mut stream = loop {
-        match tokio::net::TcpStream::connect(address).await {
-            Ok(stream) => break stream,
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
+    let ask = async |path: &str| {
+        let mut stream = loop {
+            match tokio::net::TcpStream::connect(address).await {
+                Ok(stream) => break stream,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        };
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
     };
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    let answer = ask("/healthz").await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+    // The door is open to all: nothing else is behind it.
+    for path in ["/debug/pprof/", "/debug/pprof/heap", "/metrics", "/configz", "/pods", "/logs/", "/checkpoint/n/p/c"] {
+        let answer = ask(path).await;
+        assert!(answer.starts_with("HTTP/1.1 404"), "{path}: {answer}");
+    }
     tasks.cancel();
 }
