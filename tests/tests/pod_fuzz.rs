@@ -51,7 +51,7 @@ use longshore_node::journal::Journal;
 use world::World;
 
 /// Cases of a usual run: what fits into some seconds.
-const USUAL: u64 = 80;
+const USUAL: u64 = 60;
 /// Cases of a long run.
 const LONG: u64 = 6000;
 /// How often it is looked whether everything has come to rest, with growing pauses: the longest restart delays, and then some.

@@ -268,6 +268,8 @@ impl Book {
         let excuse = pod.excuse(id, self.exec_trouble, self.scarce);
         let limit = pod.grace.filter(|_| pod.told.is_some_and(|told| at > told + NOTICE));
         let Some(made) = pod.container_mut(id) else { return };
+        // An end in the same moment could not be known.
+        made.asked |= matches!(made.life, Life::Ended { at: ended, .. } if ended == at);
         if made.life != Life::Runs {
             return;
         }

@@ -93,10 +93,11 @@ impl PodBook {
     }
 
     /// A static pod that was taken away and is wanted again begins a second life once the first is over: the agent has let
-    /// go of it, or has never heard of it while it was wanted less.
+    /// go of it, or nothing of it is left in the runtime.
     pub(super) fn reborn_if_due(&mut self) {
         let is_gone = || self.made.iter().all(|(_, made)| made.gone) && !self.has_home();
-        if self.again && (self.over || (self.told.is_none() && is_gone())) {
+        let never_was = self.told.is_none() || !self.made.is_empty();
+        if self.again && (self.over || (never_was && is_gone())) {
             *self = Self { shown: self.shown.reborn(), ..Self::new(self.plan.clone()) };
         }
     }

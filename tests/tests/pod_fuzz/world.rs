@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub(crate) struct World {
     muted: bool,
     /// Containers whose start the runtime has begun.
     starting: Arc<Mutex<BTreeSet<String>>>,
+    /// Calls are the test's own.
+    aside: Arc<AtomicBool>,
 }
 
 fn program(life: &Lifetime) -> Program {
@@ -82,6 +85,7 @@ impl World {
             faulty: false,
             muted: false,
             starting: Arc::default(),
+            aside: Arc::default(),
         };
         world.look();
         for pod in world.pods.clone() {
@@ -98,7 +102,11 @@ impl World {
         let (book, clocks) = (Arc::clone(&self.machine.book), self.machine.clocks);
         self.machine.runtime.on_change(move |event| changed(&mut book.lock().unwrap(), event, clocks.at()));
         let (book, starting) = (Arc::clone(&self.machine.book), Arc::clone(&self.starting));
+        let aside = Arc::clone(&self.aside);
         self.machine.runtime.failpoints().on_call(move |call| {
+            if aside.load(Ordering::Relaxed) {
+                return;
+            }
             asked(&mut book.lock().unwrap(), call, clocks.at(), &mut starting.lock().unwrap());
         });
         let (book, scripts) = (Arc::clone(&self.machine.book), Arc::clone(&self.scripts));
@@ -155,10 +163,12 @@ impl World {
         for id in begun.into_iter().filter(|id| made.contains(id)) {
             let failpoints = self.machine.runtime.failpoints();
             failpoints.clear_all();
+            self.aside.store(true, Ordering::Relaxed);
             let request = v1::StartContainerRequest { container_id: id.clone() };
             if lose && self.machine.runtime.start_container(request).await.is_ok() {
                 self.machine.runtime.exit(&id, 128);
             }
+            self.aside.store(false, Ordering::Relaxed);
         }
         self.starting.lock().unwrap().clear();
     }
@@ -341,9 +351,10 @@ impl World {
     }
 
     async fn take_away(&self, id: &str) {
-        // Not through the gate: the agent's calls are what is looked at.
+        self.aside.store(true, Ordering::Relaxed);
         let request = v1::RemoveContainerRequest { container_id: id.to_owned() };
         drop(self.machine.runtime.remove_container(request).await);
+        self.aside.store(false, Ordering::Relaxed);
     }
 
     fn changed(&mut self, index: usize) {

@@ -412,7 +412,14 @@ async fn write(api: &Api<Pod>, job: &Job) -> Result<Outcome, kube::Error> {
         Ok(_) => {
             tracing::info!(pod = %job.key, uid = %job.uid, "pod deleted from the API: nothing of it is left on the node");
         }
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        // Another pod has the name, or the server could not do it now: only a look tells.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let object = api.get(&job.key.name).await?;
+            if object.metadata.uid.as_deref() == Some(job.target.as_str()) {
+                return Ok(Outcome::Failed(status.message.clone()));
+            }
+        }
         Err(error) => return Err(error),
     }
     Ok(Outcome::Gone)

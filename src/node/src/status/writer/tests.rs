@@ -70,6 +70,26 @@ fn phase(phase: &str) -> PodStatus {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delete_that_met_a_conflict_is_tried_again_while_the_object_is_ours() {
+    let world = World::new();
+    let refused = std::sync::atomic::AtomicBool::new(false);
+    world.api.answer(move |asked| {
+        let first = asked.method == Method::DELETE && !refused.swap(true, std::sync::atomic::Ordering::Relaxed);
+        let body =
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409});
+        first.then_some((StatusCode::CONFLICT, body))
+    });
+    world.put(
+        &desired(SourceKind::Api, true),
+        PodStatus { phase: Some("Failed".into()), ..PodStatus::default() },
+        true,
+    );
+    world.settle().await;
+    assert!(world.api.object(PATH).is_none());
+    assert_eq!(world.asked(&Method::DELETE).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_status_is_patched_with_the_uid_as_precondition() {
     let world = World::new();
     world.put(&desired(SourceKind::Api, false), phase("Running"), false);
