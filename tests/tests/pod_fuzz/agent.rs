@@ -229,9 +229,9 @@ impl Source {
             tokio::time::sleep(Duration::from_millis(moment - passed)).await;
             passed = moment;
             if is_files {
-                self.spoken.0 = true
+                self.spoken.0 = true;
             } else {
-                self.spoken.1 = true
+                self.spoken.1 = true;
             };
             self.tell();
         }

@@ -281,12 +281,7 @@ impl World {
             }
             Step::Forget(nth) => {
                 let mut dead = runtime.containers();
-                // An end that nobody has seen cannot be known when its record is gone.
-                let book = self.machine.book.lock().unwrap();
-                let known =
-                    |id: &str| book.owner(id).and_then(|uid| book.pod(uid)).is_some_and(|p| p.has_shown_end(id));
-                dead.retain(|container| known(&container.id));
-                drop(book);
+                dead.retain(|container| self.has_shown_end(&container.id));
                 if !dead.is_empty() {
                     self.take_away(&dead[nth % dead.len()].id).await;
                 }
@@ -350,6 +345,12 @@ impl World {
         self.sees();
     }
 
+    /// An end that nobody has seen cannot be known when its record is gone.
+    fn has_shown_end(&self, id: &str) -> bool {
+        let book = self.machine.book.lock().unwrap();
+        book.owner(id).and_then(|uid| book.pod(uid)).is_some_and(|pod| pod.has_shown_end(id))
+    }
+
     async fn take_away(&self, id: &str) {
         self.aside.store(true, Ordering::Relaxed);
         let request = v1::RemoveContainerRequest { container_id: id.to_owned() };
@@ -366,17 +367,20 @@ impl World {
         }
     }
 
+    /// The node itself has told the agent to end the pod.
+    fn order(&self, uid: &str, grace: u64, at: u64) {
+        let mut book = self.machine.book.lock().unwrap();
+        book.end(uid, Some(grace), at);
+        book.told(uid, at);
+    }
+
     async fn evict(&self, index: usize, grace: Option<u64>) {
         let (Some(uid), Some(agent)) = (self.pods[index].uid.clone(), &self.agent) else { return };
         if agent.table.by_uid(&uid).is_none() {
             return;
         }
         let at = self.machine.clocks.at();
-        let mut book = self.machine.book.lock().unwrap();
-        let own = u64::from(self.pods[index].plan.grace);
-        book.end(&uid, Some(grace.unwrap_or(own)), at);
-        book.told(&uid, at);
-        drop(book);
+        self.order(&uid, grace.unwrap_or_else(|| self.pods[index].plan.grace.into()), at);
         let order = Terminate {
             grace: grace.map(Duration::from_secs),
             reason: "Evicted",
