@@ -96,7 +96,8 @@ impl PodBook {
     /// go of it, or nothing of it is left in the runtime.
     pub(super) fn reborn_if_due(&mut self) {
         let is_gone = || self.made.iter().all(|(_, made)| made.gone) && !self.has_home();
-        let never_was = self.told.is_none() || !self.made.is_empty();
+        // A successor that waited for its name has no life to end before it is taken away again.
+        let never_was = self.told.is_none() || !self.made.is_empty() || self.shown.last.is_none();
         if self.again && (self.over || (never_was && is_gone())) {
             *self = Self { shown: self.shown.reborn(), ..Self::new(self.plan.clone()) };
         }
