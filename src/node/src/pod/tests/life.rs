@@ -126,6 +126,27 @@ async fn a_shorter_grace_cuts_the_wait_and_a_longer_one_does_not_extend_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_end_with_the_pods_own_grace_is_not_drawn_out_by_a_later_delete_and_another_agent() {
+    let bench = Bench::new().await;
+    bench.runtime.set_program("c", Program { on_term: OnTerm::Ignore, ..Program::default() });
+    let spec = json!({
+        "activeDeadlineSeconds": 2, "terminationGracePeriodSeconds": 20, "containers": [{"name": "c", "image": "i"}]
+    });
+    let pod = pod_with("u1", spec);
+    bench.set(&pod);
+    bench.until_ready("u1").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench.delete(&pod, 300);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let bench = bench.again().await;
+    bench.delete(&pod, 300);
+    bench.until_done("u1").await;
+    let asked: Vec<i64> =
+        bench.runtime.failpoints().requests::<v1::StopContainerRequest>().iter().map(|r| r.timeout).collect();
+    assert!(asked.len() > 1 && asked.iter().all(|timeout| *timeout <= 20), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_pod_whose_calls_hang_leaves_the_others_alone() {
     let bench = Bench::new().await;
     bench.runtime.failpoints().set(On::any().pod("u0"), Fault::Hang);
