@@ -12,10 +12,12 @@
 
 pub mod churn;
 pub mod cluster;
+pub mod cost;
 pub mod env;
 pub mod foreign;
 pub mod fuzz;
 pub mod golden;
 pub mod machine;
+pub mod pods;
 pub mod registry;
 pub mod tools;

@@ -1,11 +1,12 @@
 //! Who is let in and who is not, and with what rights, on a real runtime.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
 use longshore_integration::cluster::{Cluster, ClusterOptions};
-use longshore_integration::env::{Env, Version, eventually, newest};
+use longshore_integration::env::{Env, Version, newest};
+use longshore_integration::pods::condition;
 use serde_json::{Value, json};
 
 const IMAGE: &str = "localhost/busybox:1";
@@ -39,42 +40,20 @@ impl Node<'_, '_> {
     }
 
     fn get(&self, name: &str) -> Value {
-        let text = self.0.kubectl(&["get", "pod", name, "-o", "json"]).unwrap_or_default();
-        serde_json::from_str(&text).unwrap_or_default()
+        self.0.pod(name)
     }
 
     #[track_caller]
     fn until(&self, name: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
-        let mut last = Value::Null;
-        let seen = eventually(what, WITHIN, || {
-            last = self.get(name);
-            test(&last)
-        });
-        if let Err(error) = seen {
-            let events = self.0.kubectl(&["get", "events"]).unwrap_or_default();
-            panic!("{name}: {error}\n{:#}\n{events}", last["status"]);
-        }
-        last
+        self.0.until_pod(name, what, WITHIN, test).unwrap()
     }
 
     fn until_ready(&self, name: &str) -> Value {
-        self.until(name, "ready", |pod| {
-            pod["status"]["conditions"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-        })
+        self.until(name, "ready", |pod| condition(pod, "Ready")["status"] == "True")
     }
 
     fn until_event(&self, name: &str, text: &str) {
-        let selector = format!("involvedObject.name={name}");
-        let mut last = String::new();
-        let seen = eventually("told", WITHIN, || {
-            last = self.0.kubectl(&["get", "events", "--field-selector", &selector]).unwrap_or_default();
-            last.contains(text)
-        });
-        assert!(seen.is_ok(), "{name} is not told {text:?}:\n{last}");
+        self.0.until_told(name, text, WITHIN).unwrap();
     }
 
     fn exec(&self, name: &str, container: &str, command: &str) -> String {

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use longshore_integration::cluster::{Cluster, ClusterOptions};
-use longshore_integration::env::{Env, Version, eventually, newest};
+use longshore_integration::env::{Env, Version, newest};
+use longshore_integration::pods::condition;
 use serde_json::{Value, json};
 
 const IMAGE: &str = "localhost/busybox:1";
@@ -30,23 +31,9 @@ impl Node<'_, '_> {
         self.0.kubectl(&["create", "-f", file.to_str().unwrap()]).unwrap();
     }
 
-    fn get(&self, name: &str) -> Value {
-        let text = self.0.kubectl(&["get", "pod", name, "-o", "json"]).unwrap_or_default();
-        serde_json::from_str(&text).unwrap_or_default()
-    }
-
     #[track_caller]
     fn until(&self, name: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
-        let mut last = Value::Null;
-        let seen = eventually(what, WITHIN, || {
-            last = self.get(name);
-            test(&last)
-        });
-        if let Err(error) = seen {
-            let events = self.0.kubectl(&["get", "events"]).unwrap_or_default();
-            panic!("{name}: {error}\n{:#}\n{events}", last["status"]);
-        }
-        last
+        self.0.until_pod(name, what, WITHIN, test).unwrap()
     }
 
     #[track_caller]
@@ -76,13 +63,7 @@ impl Node<'_, '_> {
 
     #[track_caller]
     fn until_event(&self, name: &str, text: &str) {
-        let selector = format!("involvedObject.name={name}");
-        let mut last = String::new();
-        let seen = eventually("told", WITHIN, || {
-            last = self.0.kubectl(&["get", "events", "--field-selector", &selector]).unwrap_or_default();
-            last.contains(text)
-        });
-        assert!(seen.is_ok(), "{name} is not told {text:?}:\n{last}");
+        self.0.until_told(name, text, WITHIN).unwrap();
     }
 
     fn exec(&self, name: &str, command: &str) -> String {
@@ -126,11 +107,6 @@ struct Bounds {
 
 fn bounds(shares: i64, quota: i64, mebibytes: u64) -> Bounds {
     Bounds { shares, quota, memory: i64::try_from(mebibytes * MIB).unwrap() }
-}
-
-fn condition<'a>(pod: &'a Value, kind: &str) -> &'a Value {
-    let all = pod["status"]["conditions"].as_array();
-    all.into_iter().flatten().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
 }
 
 fn size(cpu: &str, memory: &str, cpu_limit: &str, memory_limit: &str) -> Value {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use longshore_integration::cluster::{Cluster, ClusterOptions};
+use longshore_integration::cost;
 use longshore_integration::env::{BUSYBOX_IMAGE, Env, Version, eventually, newest, pause};
 use serde_json::{Value, json};
 
@@ -68,14 +69,6 @@ impl Node<'_> {
         eventually(&format!("the node is {word}"), SOON, || self.condition().starts_with(word))
             .with_context(|| self.condition())
     }
-
-    /// CPU time of the agent in seconds.
-    fn cpu(&mut self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.cluster.agent()?.pid()))?;
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks: f64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-        Ok(ticks / 100.0)
-    }
 }
 
 fn dies_and_comes_back(version: Version) -> Result<()> {
@@ -115,12 +108,13 @@ fn dies_and_comes_back(version: Version) -> Result<()> {
         let now = after.get(name).with_context(|| format!("{name} is gone"))?;
         ensure!(now.0 == *id && now.1 == *restarts, "{name}: {id}, {restarts} became {now:?}");
     }
+    let agent = node.cluster.agent()?.pid();
     let mut used = f64::MAX;
     let calm = eventually("the agent comes to rest", SOON, || {
-        let first = node.cpu();
+        let first = cost::cpu_time(agent);
         pause(REST);
-        if let (Ok(first), Ok(last)) = (first, node.cpu()) {
-            used = (last - first) / REST.as_secs_f64();
+        if let (Ok(first), Ok(last)) = (first, cost::cpu_time(agent)) {
+            used = last.saturating_sub(first).as_secs_f64() / REST.as_secs_f64();
         }
         used < IDLE
     });

@@ -4,7 +4,6 @@
 //! pid; `make bench` brings up a node of its own first. Ours and bare runs take turns, so that both meet the same machine.
 
 mod bare;
-mod cost;
 mod pods;
 mod probes;
 mod report;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use longshore_integration::cost;
 use tokio::time::Instant;
 
 use crate::bare::{Bare, BarePod};
-use crate::cost;
 use crate::pods::Pods;
 use crate::report::{Limit, Report, Row};
 

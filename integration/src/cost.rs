@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 /// Returns resident memory (VmRSS) in KiB.
-pub(crate) fn resident_kib(pid: u32) -> anyhow::Result<u64> {
+pub fn resident_kib(pid: u32) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     text.lines()
@@ -18,7 +18,7 @@ pub(crate) fn resident_kib(pid: u32) -> anyhow::Result<u64> {
 /// Returns the CPU time of all threads, dead ones included as far as the kernel kept them.
 ///
 /// Scheduler statistics count nanoseconds, where utime and stime of `stat` count ticks of 10 ms and miss short runs.
-pub(crate) fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
+pub fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
     let directory = format!("/proc/{pid}/task");
     let mut total = 0u64;
     for task in std::fs::read_dir(&directory).with_context(|| format!("read {directory}"))? {
