@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use futures_util::{StreamExt as _, stream};
 use longshore_api::qos::Qos;
-use longshore_cri::{CriError, labels, v1};
+use longshore_cri::{CriError, SharedRuntime, labels, v1};
 
 use super::{Cleaning, Collector};
 use crate::model::PodUid;
@@ -15,6 +15,15 @@ use crate::pod::remembered;
 const ORPHAN_GRACE_SECONDS: i64 = 2;
 /// Removals at once: they must not slow the starts of pods.
 const PARALLEL: usize = 2;
+
+/// All that the runtime shows.
+pub(super) async fn listed(runtime: &SharedRuntime) -> Result<(Vec<v1::PodSandbox>, Vec<v1::Container>), CriError> {
+    let (sandboxes, containers) = tokio::try_join!(
+        runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
+        runtime.list_containers(v1::ListContainersRequest { filter: None }),
+    )?;
+    Ok((sandboxes.items, containers.containers))
+}
 
 #[derive(Debug, Default)]
 struct Found {
@@ -32,17 +41,14 @@ impl Found {
 impl Collector {
     /// Returns whether everything that had to go is gone.
     pub(super) async fn collect_runtime(&self, own: &mut BTreeSet<PodUid>) -> Result<bool, CriError> {
-        let (sandboxes, containers) = tokio::try_join!(
-            self.runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
-            self.runtime.list_containers(v1::ListContainersRequest { filter: None }),
-        )?;
+        let (sandboxes, containers) = listed(&self.runtime).await?;
         let mut pods: BTreeMap<PodUid, Found> = BTreeMap::new();
-        for sandbox in sandboxes.items {
+        for sandbox in sandboxes {
             if let Some(uid) = owner(&sandbox.labels) {
                 pods.entry(uid).or_default().sandboxes.push(sandbox);
             }
         }
-        for container in containers.containers {
+        for container in containers {
             if let Some(uid) = owner(&container.labels) {
                 pods.entry(uid).or_default().containers.push(container);
             }

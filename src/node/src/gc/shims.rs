@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longshore_cri::{CriError, SharedRuntime, v1};
+use longshore_cri::{CriError, SharedRuntime};
 use longshore_host::mount;
 use longshore_host::process::{self, Process};
 use tokio::time::Instant;
+
+use super::runtime::listed;
 
 /// A sandbox has a shim a moment before its first process and before the runtime shows it, but not for as long as this.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -95,12 +97,9 @@ impl Shims {
 
     /// The ids of everything that the runtime shows.
     async fn shown(&self) -> Result<BTreeSet<String>, CriError> {
-        let (sandboxes, containers) = tokio::try_join!(
-            self.runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
-            self.runtime.list_containers(v1::ListContainersRequest { filter: None }),
-        )?;
-        let containers = containers.containers.into_iter().map(|container| container.id);
-        Ok(sandboxes.items.into_iter().map(|sandbox| sandbox.id).chain(containers).collect())
+        let (sandboxes, containers) = listed(&self.runtime).await?;
+        let containers = containers.into_iter().map(|container| container.id);
+        Ok(sandboxes.into_iter().map(|sandbox| sandbox.id).chain(containers).collect())
     }
 
     /// Ends a shim and undoes the mounts of what it held.

@@ -162,12 +162,6 @@ impl Hands {
     }
 }
 
-/// The runtime class that a pod names.
-fn class(pod: &DesiredPod) -> Option<&str> {
-    let class = pod.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
-    class.filter(|class| !class.is_empty())
-}
-
 fn failure(error: ConfigError) -> Failure {
     Failure::new(error.reason, error.message)
 }
@@ -208,7 +202,7 @@ impl Prepare for Hands {
     }
 
     async fn runtime_handler(&self, pod: &DesiredPod) -> Result<String, Failure> {
-        let Some(class) = class(pod) else {
+        let Some(class) = pod.runtime_class() else {
             return self.users.check(pod, "").map(|()| String::new());
         };
         match self.objects.runtime_class(class, object::FRESH).await {
@@ -227,7 +221,7 @@ impl Prepare for Hands {
     }
 
     fn recursive_read_only(&self, pod: &DesiredPod) -> Option<bool> {
-        match class(pod) {
+        match pod.runtime_class() {
             None => Some(self.users.recursive_read_only("")),
             Some(class) => Some(self.users.recursive_read_only(&self.users.handler(class)?)),
         }

@@ -50,6 +50,14 @@ pub struct DesiredPod {
     pub seen: Timestamp,
 }
 
+impl DesiredPod {
+    /// The runtime class that it names.
+    pub fn runtime_class(&self) -> Option<&str> {
+        let class = self.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
+        class.filter(|class| !class.is_empty())
+    }
+}
+
 /// One change of the desired set, already deduplicated by the mux.
 #[derive(Debug, Clone)]
 pub enum PodChange {

@@ -49,12 +49,15 @@ pub(super) fn sandbox(input: &Input<'_>, plan: &mut Plan) -> SandboxState {
 fn worth_a_new_sandbox(input: &Input<'_>) -> bool {
     let ran = !input.observed.containers.is_empty();
     // A container with a policy of its own may come back in a pod that never restarts anything.
-    let never = |member: &Member| member.restart == Restart::Never && member.rules.is_empty();
-    if ran && input.wanted.restart == Restart::Never && input.wanted.apps.iter().all(never) {
+    if ran && input.wanted.restart == Restart::Never && input.wanted.apps.iter().all(never_restarts) {
         return false;
     }
     let done = |member: &Member| input.observed.newest(&member.name).is_some_and(|c| is_over(member, c));
     !input.wanted.apps.iter().all(done)
+}
+
+fn never_restarts(member: &Member) -> bool {
+    member.restart == Restart::Never && member.rules.is_empty()
 }
 
 /// Says whether a container of an earlier sandbox is not followed by another one. What lives there will be killed: it has
@@ -62,7 +65,7 @@ fn worth_a_new_sandbox(input: &Input<'_>) -> bool {
 pub(super) fn is_over(member: &Member, instance: &Instance) -> bool {
     match instance.state {
         InstanceState::Exited => !member.comes_back(instance),
-        InstanceState::Running | InstanceState::Unknown => member.restart == Restart::Never && member.rules.is_empty(),
+        InstanceState::Running | InstanceState::Unknown => never_restarts(member),
         InstanceState::Created => false,
     }
 }

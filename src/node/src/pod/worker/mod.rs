@@ -434,19 +434,18 @@ impl Worker {
             return;
         }
         let before = self.facts.end.clone();
-        match &mut self.facts.end {
-            Some(end) => merge_end(end, order),
-            None => self.facts.end = Some(order),
-        }
         // The pod's own grace is as much a bound as one that was asked for: a later delete with more does not lift it.
         let own = wanted::spec_grace(&self.desired.pod);
-        if let Some(end) = &mut self.facts.end
-            && before.as_ref().is_none_or(|before| before.grace_seconds.is_none())
-        {
-            end.grace_seconds = match before {
-                Some(_) => Some(end.grace_seconds.map_or(own, |asked| asked.min(own))),
-                None => Some(end.grace_seconds.unwrap_or(own)),
-            };
+        match &mut self.facts.end {
+            Some(end) => {
+                // Records of older agents may have none.
+                end.grace_seconds.get_or_insert(own);
+                merge_end(end, order);
+            }
+            None => {
+                let grace_seconds = Some(order.grace_seconds.unwrap_or(own));
+                self.facts.end = Some(EndFacts { grace_seconds, ..order });
+            }
         }
         if before != self.facts.end {
             self.unsaved = true;

@@ -229,7 +229,7 @@ impl Worker {
                 }
                 Action::CreateSandbox { attempt, changed } => {
                     // A handler of its own may be missing, and may want its images its own way: first it must stand.
-                    if !self.names_runtime_class() {
+                    if self.desired.runtime_class().is_none() {
                         self.pull(&due);
                     }
                     if slot.is_none() {
@@ -290,11 +290,6 @@ impl Worker {
         // News that came in while the bell was used for pulls must not be slept through.
         self.inbox.nudge();
         progress
-    }
-
-    fn names_runtime_class(&self) -> bool {
-        let class = self.desired.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
-        class.is_some_and(|class| !class.is_empty())
     }
 
     /// Begins to make images present.
