@@ -12,6 +12,7 @@
 //! | a grace that grows | `Book::asked_to_stop` |
 //! | data of a volume gone while it may be mounted | `Book::released` |
 //! | an exit code lost or told differently, a restart count that shrinks, a phase that goes back | `Book::show`, `Api::patch` |
+//! | a size that nobody asked for; one that fits and is not given, or given twice over | `Book::sized`, `unrest_of_sizes` |
 //! | an end shown while something runs | `Book::show` |
 //! | readiness of the dead, readiness lost for nothing | `Book::show` |
 //! | an API object deleted before its pod is gone | `Api::let_go`, `Watching::put` |
@@ -44,6 +45,9 @@ mod seen;
 mod world;
 
 use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use case::Case;
@@ -74,7 +78,9 @@ struct Outcome {
 
 /// Plays a case from its first step until nothing is left of it.
 fn play(case: &Case) -> Outcome {
-    let folder = tempfile::tempdir().unwrap();
+    // In memory where there is such a place: each case writes facts down some hundred times.
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     PANICS.with_borrow_mut(Vec::clear);
     let mut outcome = runtime.block_on(async {
@@ -209,12 +215,13 @@ fn tell(case: &Case, outcome: &Outcome) -> String {
     let pods: Vec<String> = case.pods.iter().map(|pod| format!("{pod:?}")).collect();
     let steps: Vec<String> = case.steps.iter().map(|step| format!("{step:?}")).collect();
     format!(
-        "seed {}, events {}, image pause {} ms, news after {} ms, room for {}\npods:\n{}\nsteps:\n{}\n{log}\n{}",
+        "seed {}, events {}, image pause {} ms, news after {} ms, room for {} with {}m\npods:\n{}\nsteps:\n{}\n{log}\n{}",
         case.seed,
         case.events,
         case.image_pause,
         case.news,
         case.room,
+        case.cpu,
         pods.join("\n"),
         steps.join("\n"),
         outcome.faults.join("\n")
@@ -228,23 +235,38 @@ fn run(first: u64, count: u64) {
     let one = environment("LONGSHORE_FUZZ_SEED");
     let seeds = one.map_or(first..first + count, |seed| seed..seed + 1);
     eprintln!("seeds {seeds:?}");
-    let mut failed = Vec::new();
-    for seed in seeds {
-        let case = Case::random(seed);
-        let begun = std::time::Instant::now();
-        let outcome = play(&case);
-        if begun.elapsed() > Duration::from_secs(2) {
-            eprintln!("seed {seed} took {:?}, {} lines", begun.elapsed(), outcome.log.len());
+    let enough = usize::try_from(environment("LONGSHORE_FUZZ_FAILURES").unwrap_or(1)).unwrap();
+    let started = std::time::Instant::now();
+    let next = AtomicU64::new(seeds.start);
+    let failed = Mutex::new(Vec::new());
+    let one_after_the_other = || {
+        while failed.lock().unwrap().len() < enough {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !seeds.contains(&seed) {
+                break;
+            }
+            if seed > seeds.start && (seed - seeds.start).is_multiple_of(500) {
+                eprintln!("{} cases in {:?}", seed - seeds.start, started.elapsed());
+            }
+            let case = Case::random(seed);
+            let begun = std::time::Instant::now();
+            let outcome = play(&case);
+            if begun.elapsed() > Duration::from_secs(5) {
+                eprintln!("seed {seed} took {:?}, {} lines", begun.elapsed(), outcome.log.len());
+            }
+            if let Some(fault) = outcome.faults.first() {
+                eprintln!("seed {seed}: {fault}");
+                failed.lock().unwrap().push((case, outcome));
+            }
         }
-        if outcome.faults.is_empty() {
-            continue;
+    };
+    // Each case has a thread and a time of its own.
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(one_after_the_other);
         }
-        eprintln!("seed {seed}: {}", outcome.faults[0]);
-        failed.push((case, outcome));
-        if failed.len() >= usize::try_from(environment("LONGSHORE_FUZZ_FAILURES").unwrap_or(1)).unwrap() {
-            break;
-        }
-    }
+    });
+    let failed = failed.into_inner().unwrap();
     let Some((case, outcome)) = failed.first() else { return };
     let small = shrink(case, &outcome.faults);
     let shrunk = play(&small);

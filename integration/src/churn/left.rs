@@ -16,7 +16,16 @@ use super::{Place, pods};
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Deletes all pods and checks that API, runtime, pod directories, mounts, cgroups, network and processes are empty.
-pub(super) async fn leave_nothing(place: &Place) -> Result<()> {
+pub async fn leave_nothing(place: &Place) -> Result<()> {
+    leave(place, true).await
+}
+
+/// The same, but for shims that the runtime forgot: the agent gives those half a minute and more.
+pub async fn leave_no_pods(place: &Place) -> Result<()> {
+    leave(place, false).await
+}
+
+async fn leave(place: &Place, wholly: bool) -> Result<()> {
     let api = pods(place).await?;
     for pod in api.list(&ListParams::default()).await? {
         drop(api.delete(&pod.metadata.name.unwrap_or_default(), &DeleteParams::default()).await);
@@ -24,7 +33,7 @@ pub(super) async fn leave_nothing(place: &Place) -> Result<()> {
     let runtime = CriClient::connect(&place.endpoint, longshore_cri::ClientOptions::default())?;
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let left = leftovers(&api, &runtime, place).await?;
+        let left = leftovers(&api, &runtime, place, wholly).await?;
         if left.is_empty() {
             return Ok(());
         }
@@ -35,7 +44,7 @@ pub(super) async fn leave_nothing(place: &Place) -> Result<()> {
     }
 }
 
-async fn leftovers(api: &Api<Pod>, runtime: &CriClient, place: &Place) -> Result<Vec<String>> {
+async fn leftovers(api: &Api<Pod>, runtime: &CriClient, place: &Place, wholly: bool) -> Result<Vec<String>> {
     let mut left = Vec::new();
     for pod in api.list(&ListParams::default()).await? {
         left.push(format!("pod {}", pod.metadata.name.unwrap_or_default()));
@@ -60,13 +69,15 @@ async fn leftovers(api: &Api<Pod>, runtime: &CriClient, place: &Place) -> Result
     for line in std::fs::read_to_string("/proc/thread-self/mountinfo")?.lines() {
         let point = line.split(' ').nth(4).unwrap_or_default();
         // Root file systems, /dev/shm of sandboxes and network namespaces are the runtime's.
-        if point.starts_with(&pods) || point.contains("/io.containerd.") || point.contains("/netns/") {
+        let roots = wholly && point.contains("/io.containerd.");
+        if point.starts_with(&pods) || roots || point.contains("/netns/") {
             left.push(format!("mount {line}"));
         }
     }
     network(&mut left)?;
     // Shims that the runtime forgot, too: the agent ends those (node/src/gc/shims.rs).
-    left.extend(shims().into_iter().map(|(pid, line)| format!("process {pid}: {line}")));
+    let shims = if wholly { shims() } else { Vec::new() };
+    left.extend(shims.into_iter().map(|(pid, line)| format!("process {pid}: {line}")));
     for top in ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
         pod_cgroups(&Path::new(top).join(place.cgroup_root.trim_start_matches('/')), &mut left);
     }

@@ -17,6 +17,7 @@ use kube::{Api, Client};
 use longshore_cri::{CriClient, RuntimeService as _, v1};
 use serde_json::json;
 
+pub use self::left::{leave_no_pods, leave_nothing};
 use self::steady::Steady;
 use crate::env::{Env, pause};
 use crate::tools::say;
@@ -155,11 +156,13 @@ fn rounds(
     Ok(())
 }
 
-async fn pods(place: &Place) -> Result<Api<Pod>> {
+/// Pods of the place, in the namespace `default`.
+pub async fn pods(place: &Place) -> Result<Api<Pod>> {
     Ok(Api::namespaced(client(place).await?, NAMESPACE))
 }
 
-async fn client(place: &Place) -> Result<Client> {
+/// A client of the place's apiserver with all rights.
+pub async fn client(place: &Place) -> Result<Client> {
     longshore_transport::tls::install_provider();
     let file = kube::config::Kubeconfig::read_from(&place.kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default()).await?;

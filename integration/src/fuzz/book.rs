@@ -6,13 +6,13 @@ use super::pod::{Home, Life, Made, PodBook};
 use super::rules::restarts_all;
 use super::{Kind, Plan, Role};
 
-/// How long a worker may take to take notice of an order that was delivered, in milliseconds.
+/// How long a worker may take to take notice of an order that was delivered, in milliseconds, where time is the test's.
 const NOTICE: u64 = 50;
 /// Least seconds between stop signal and kill.
 const LEAST_STOP: u64 = 2;
 
 /// Everything that was seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Book {
     pub(super) pods: BTreeMap<String, PodBook>,
     owners: BTreeMap<String, String>,
@@ -22,8 +22,25 @@ pub struct Book {
     pub exec_trouble: bool,
     /// Pods may have to make room for others.
     pub scarce: bool,
+    /// How long a worker may take to take notice of an order that was delivered, in milliseconds.
+    pub notice: u64,
     /// Since when the agent sees what happens in the runtime, in milliseconds; nothing while it does not.
     pub sees_since: Option<u64>,
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        Self {
+            pods: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            faults: Vec::new(),
+            log: Vec::new(),
+            exec_trouble: false,
+            scarce: false,
+            notice: NOTICE,
+            sees_since: None,
+        }
+    }
 }
 
 impl Book {
@@ -59,6 +76,34 @@ impl Book {
         self.owners.get(id).map(String::as_str)
     }
 
+    /// Pods whose sources have said that they must end and to whose agent nobody has said so yet.
+    pub fn untold(&self) -> Vec<String> {
+        let untold = self.pods.iter().filter(|(_, pod)| pod.ordered.is_some() && pod.told.is_none());
+        untold.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Pods whose sources have said that they must end.
+    pub fn ordered(&self) -> Vec<String> {
+        let ordered = self.pods.iter().filter(|(_, pod)| pod.ordered.is_some() && !pod.over);
+        ordered.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Looks for containers that still run so long after their pods' grace was over.
+    pub fn overdue(&mut self, at: u64, slack: u64) {
+        let mut late = Vec::new();
+        for (uid, pod) in &self.pods {
+            let (Some(told), Some(grace)) = (pod.told, pod.grace) else { continue };
+            let end = told + grace.max(LEAST_STOP) * 1000 + slack;
+            if at > end && self.sees_since.is_some_and(|since| at > since + slack) && !pod.running().is_empty() {
+                late.push(format!(
+                    "{:?} of {uid} run, it was told at {told} ms to end within {grace} s",
+                    pod.running()
+                ));
+            }
+        }
+        late.into_iter().for_each(|text| self.fault(text));
+    }
+
     /// A source wants a pod, or wants it differently.
     pub fn want(&mut self, uid: &str, plan: &Plan, image_of: impl Fn(u64) -> String) {
         let pod = self.pods.entry(uid.to_owned()).or_insert_with(|| PodBook::new(plan.clone()));
@@ -67,6 +112,7 @@ impl Book {
         if pod.ordered.is_some() && plan.is_static {
             pod.again = true;
         }
+        pod.note_sizes();
     }
 
     /// Hooks of the pod may fail from now on.
@@ -148,6 +194,9 @@ impl Book {
             ran: false,
             asked: false,
             gone: false,
+            size: None,
+            resized: false,
+            unseen: false,
             good: BTreeSet::new(),
             bad: BTreeSet::new(),
         };
@@ -193,12 +242,18 @@ impl Book {
 
     /// A container's process ended.
     pub fn container_ended(&mut self, id: &str, code: i32, reason: &str, at: u64) {
+        let (exec_trouble, scarce) = (self.exec_trouble, self.scarce);
         let Some(pod) = self.owners.get(id).and_then(|uid| self.pods.get_mut(uid)) else { return };
         let oom = reason == "OOMKilled";
+        // Its hook before the stop may be under way: it is as good as stopped then.
+        let part = pod.container(id).and_then(|made| pod.plan.part(&made.name));
+        let stopped = part.is_some_and(|part| part.pre_stop.is_some());
+        let stopped = stopped && pod.excuse(id, exec_trouble, scarce).is_some();
         let Some(made) = pod.container_mut(id) else { return };
         if !made.ran {
             return;
         }
+        made.asked |= stopped;
         made.life = Life::Ended { code, oom, at };
         // The runtime broke its start off: nothing of the user's ran in it.
         if reason == "StartError" {
@@ -214,6 +269,16 @@ impl Book {
             home.through.insert(name);
         }
         pod.restart_all |= restarts_all(&part, code) && matches!(part.role, Role::Init | Role::Main);
+    }
+
+    /// A container that ran is gone, and nobody saw with which code it ended.
+    pub fn container_vanished(&mut self, id: &str, at: u64) {
+        if let Some(pod) = self.owners.get(id).and_then(|uid| self.pods.get_mut(uid))
+            && let Some(made) = pod.container_mut(id)
+        {
+            made.life = Life::Ended { code: 0, oom: false, at };
+            made.unseen = true;
+        }
     }
 
     /// A container was removed.
@@ -250,11 +315,19 @@ impl Book {
         }
     }
 
+    /// The probe of a container of that name may have answered so, if the id is one of its.
+    pub fn probed_by_name(&mut self, id: &str, name: &str, kind: Kind, good: bool) {
+        let pod = self.owner(id).and_then(|uid| self.pod(uid));
+        if pod.and_then(|pod| pod.container(id)).is_some_and(|made| made.name == name) {
+            self.probed(id, kind, good);
+        }
+    }
+
     /// The agent asked the runtime to make or start something of a pod.
     pub fn asked_to_start(&mut self, uid: &str, what: &str, at: u64) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         pod.reborn_if_due();
-        if let Some(told) = pod.told.filter(|told| at > told + NOTICE) {
+        if let Some(told) = pod.told.filter(|told| at > told + self.notice) {
             self.fault(format!("{what} for {uid} at {at} ms, which was told to end at {told} ms"));
         } else if pod.shown.is_final() {
             self.fault(format!("{what} for {uid}, which was shown as ended"));
@@ -266,7 +339,7 @@ impl Book {
         let Some(uid) = self.owners.get(id).cloned() else { return };
         let Some(pod) = self.pods.get_mut(&uid) else { return };
         let excuse = pod.excuse(id, self.exec_trouble, self.scarce);
-        let limit = pod.grace.filter(|_| pod.told.is_some_and(|told| at > told + NOTICE));
+        let limit = pod.grace.filter(|_| pod.told.is_some_and(|told| at > told + self.notice));
         let Some(made) = pod.container_mut(id) else { return };
         // An end in the same moment could not be known.
         made.asked |= matches!(made.life, Life::Ended { at: ended, .. } if ended == at);

@@ -5,10 +5,13 @@ mod book;
 mod dice;
 mod plan;
 mod pod;
+mod rest;
 mod rules;
 mod shown;
+mod size;
 
 pub use book::Book;
 pub use dice::Dice;
 pub use plan::{Dress, Hook, Kind, Lifetime, Part, Plan, Policy, ProbePlan, Role, Rule};
 pub use pod::{Life, Made, PodBook};
+pub use size::{Size, StartsAnew};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::Dice;
+use super::{Dice, Size, StartsAnew};
 
 /// A restart policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +123,10 @@ pub struct Part {
     pub rules: Vec<Rule>,
     /// Number of its image.
     pub image: u64,
+    /// Its size.
+    pub size: Option<Size>,
+    /// What it starts anew for when it gets another one.
+    pub anew: StartsAnew,
     /// Probes by kind.
     pub probes: Vec<(Kind, ProbePlan)>,
     /// Hook after the start.
@@ -188,6 +192,9 @@ impl Plan {
         }
         for index in 0..mains {
             parts.push(Part::random(dice, format!("c{index}-{name}"), Role::Main));
+        }
+        for part in parts.iter_mut().filter(|part| part.size.is_some() && part.may_start_anew(policy)) {
+            part.anew = StartsAnew::random(dice);
         }
         Self {
             name: name.to_owned(),
@@ -256,6 +263,8 @@ impl Part {
             policy: None,
             rules: Vec::new(),
             image: dice.below(2),
+            size: dice.chance(60).then(|| Size::random(dice)),
+            anew: StartsAnew::default(),
             probes: Vec::new(),
             post_start: None,
             pre_stop: None,
@@ -295,6 +304,8 @@ impl Part {
             policy: None,
             rules: Vec::new(),
             image: 0,
+            size: None,
+            anew: StartsAnew::default(),
             probes: Vec::new(),
             post_start: None,
             pre_stop: None,
@@ -308,6 +319,12 @@ impl Part {
         object.insert("image".into(), json!(dress.image(self.image)));
         if let Some(command) = dress.command(self) {
             object.insert("command".into(), json!(command));
+        }
+        if let Some(size) = self.size {
+            object.insert("resources".into(), size.object());
+            if self.anew != StartsAnew::default() {
+                object.insert("resizePolicy".into(), self.anew.object());
+            }
         }
         let policy = if self.role == Role::Sidecar { Some(Policy::Always) } else { self.policy };
         if let Some(policy) = policy {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rules::comes_back;
 use super::shown::Shown;
-use super::{Kind, Plan, Policy, Role};
+use super::size::Asked;
+use super::{Kind, Plan, Policy, Role, Size};
 
 /// A container's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,12 @@ pub struct Made {
     /// The agent asked for its stop.
     pub(super) asked: bool,
     pub(super) gone: bool,
+    /// Its size, as far as the runtime was told one.
+    pub(super) size: Option<Size>,
+    /// It was asked to have a size for which it has to start anew.
+    pub(super) resized: bool,
+    /// Nobody saw with which code it ended.
+    pub(super) unseen: bool,
     /// Good and bad answers of probes.
     pub(super) good: BTreeSet<Kind>,
     pub(super) bad: BTreeSet<Kind>,
@@ -72,7 +79,18 @@ pub struct PodBook {
     /// An exit asked for all containers to begin anew.
     pub(super) restart_all: bool,
     pub(super) hook_fails: bool,
+    /// Sizes that were asked for, by container.
+    pub(super) asked: BTreeMap<String, Asked>,
+    /// Those that came first.
+    pub(super) first_sizes: BTreeMap<String, Size>,
     pub(super) shown: Shown,
+}
+
+impl Made {
+    /// Its name in the spec.
+    pub fn name(&self) -> &String {
+        &self.name
+    }
 }
 
 impl PodBook {
@@ -88,6 +106,8 @@ impl PodBook {
             made: Vec::new(),
             restart_all: false,
             hook_fails: false,
+            asked: BTreeMap::new(),
+            first_sizes: BTreeMap::new(),
             shown: Shown::default(),
         }
     }
@@ -100,6 +120,7 @@ impl PodBook {
         let never_was = self.told.is_none() || !self.made.is_empty() || self.shown.last.is_none();
         if self.again && (self.over || (never_was && is_gone())) {
             *self = Self { shown: self.shown.reborn(), ..Self::new(self.plan.clone()) };
+            self.note_sizes();
         }
     }
 
@@ -126,6 +147,11 @@ impl PodBook {
     /// Whether any sandbox is ready.
     pub fn has_home(&self) -> bool {
         self.homes.values().any(|home| home.ready)
+    }
+
+    /// Whether it holds nothing of the node any more.
+    pub(super) fn is_released(&self) -> bool {
+        self.over || self.is_done()
     }
 
     /// Whether its source wants it to end.
@@ -178,6 +204,9 @@ impl PodBook {
         {
             return Some("its definition changed");
         }
+        if made.resized {
+            return Some("it gets another size");
+        }
         let kills = |kind: &Kind| *kind != Kind::Readiness && part.probe(*kind).is_some();
         if Kind::ALL.iter().any(|kind| kills(kind) && (made.bad.contains(kind) || exec_trouble)) {
             return Some("a probe failed");
@@ -192,12 +221,17 @@ impl PodBook {
     pub(super) fn may_follow(&self, before: &Made, now: &Made, exec_trouble: bool) -> bool {
         let Some(part) = self.plan.part(&before.name) else { return false };
         let Life::Ended { code, oom, .. } = before.life else { return false };
+        if before.unseen {
+            return true;
+        }
         let new_home = before.sandbox != now.sandbox;
         if part.role == Role::Init && new_home {
             return true;
         }
-        // It was ended because its sandbox had gone bad, not because it was through.
-        let by_home = before.asked && new_home && self.plan.policy_of(part) != Policy::Never;
+        // It was ended because its sandbox had gone bad, not because it was through: only what never comes back after any
+        // exit has had its turn (behaviour 5.1: what had not succeeded by then is started in the new one).
+        let never = self.plan.policy_of(part) == Policy::Never && (part.policy.is_none() || part.rules.is_empty());
+        let by_home = before.asked && new_home && !never;
         let by_probe = before.asked
             && self.plan.policy_of(part) != Policy::Never
             && (exec_trouble || before.bad.iter().any(|kind| *kind != Kind::Readiness));
@@ -205,6 +239,6 @@ impl PodBook {
             || self.restart_all
             || by_probe
             || by_home
-            || (before.asked && before.image != now.image)
+            || (before.asked && (before.resized || before.image != now.image))
     }
 }

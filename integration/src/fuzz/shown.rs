@@ -73,6 +73,12 @@ impl PodBook {
         self.shown.is_final()
     }
 
+    /// Whether it is a static pod for which there was no room: it tries again when there is some (behaviour section 3).
+    pub fn is_refused(&self) -> bool {
+        let failed = self.shown.last.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Failed"));
+        failed && self.plan.is_static && self.made.is_empty()
+    }
+
     /// How the newest status differs from what the runtime has; nothing = it tells the truth.
     pub fn lie(&self) -> Option<String> {
         let status = self.shown.last.as_ref()?;
@@ -138,7 +144,7 @@ impl PodBook {
                     faults.push(format!("end of {name} ({id}) was {before:?} and is {told:?} now"));
                 }
                 let lost = told.1 == "ContainerStatusUnknown";
-                if let Some(Made { life: Life::Ended { code, .. }, .. }) = self.container(id)
+                if let Some(Made { life: Life::Ended { code, .. }, unseen: false, .. }) = self.container(id)
                     && *code != told.0
                     && !lost
                 {
@@ -195,7 +201,9 @@ impl PodBook {
     }
 
     fn take(&mut self, status: &PodStatus, done: bool) {
-        if let Some(phase) = status.phase.as_deref().filter(|phase| matches!(*phase, "Succeeded" | "Failed")) {
+        let refused = self.plan.is_static && self.made.is_empty();
+        let phase = status.phase.as_deref().filter(|phase| matches!(*phase, "Succeeded" | "Failed"));
+        if let Some(phase) = phase.filter(|_| !refused) {
             self.shown.phase.get_or_insert_with(|| phase.to_owned());
         }
         for container in all(status) {
@@ -234,7 +242,10 @@ impl Book {
     pub fn show(&mut self, uid: &str, status: &PodStatus, done: bool, at: u64) {
         let (since, exec_trouble) = (self.sees_since, self.exec_trouble);
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        pod.reborn_if_due();
+        // That everything is released is the last word of a life.
+        if !done {
+            pod.reborn_if_due();
+        }
         let faults = pod.check(status, done, at, since, exec_trouble);
         pod.take(status, done);
         faults.into_iter().for_each(|text| self.fault(format!("{uid}: {text}")));

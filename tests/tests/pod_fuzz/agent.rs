@@ -14,7 +14,8 @@ use longshore_node::admit::Grounds;
 use longshore_node::event::EventRecorder;
 use longshore_node::gc::{Cleaning, Collector};
 use longshore_node::journal::Journal;
-use longshore_node::model::{DesiredPod, PodChange, PodControl, PodKey, PodSink, PodUid, SourceKind};
+use longshore_node::mirror::{MirrorOptions, MirrorSink, Mirrors};
+use longshore_node::model::{DesiredPod, MirrorUid, PodChange, PodControl, PodKey, PodSink, PodUid, SourceKind};
 use longshore_node::observe::{Observer, ObserverOptions};
 use longshore_node::pod::{Found, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink, StatusUpdate};
 use longshore_node::probe::{Probes, ProbesOptions};
@@ -72,18 +73,33 @@ struct Watching {
     clocks: Clocks,
 }
 
+/// Tells table and writer of mirrors, as the agent's sources do.
+#[derive(Debug)]
+struct Notes {
+    table: PodTable,
+    writer: StatusWriter,
+}
+
+impl MirrorSink for Notes {
+    fn mirror(&self, uid: &PodUid, mirror: Option<&Pod>) {
+        let id = mirror.and_then(|pod| pod.metadata.uid.as_deref()).map(MirrorUid::from);
+        self.table.set_mirror(uid, id);
+        self.writer.mirror(uid, mirror);
+    }
+}
+
 impl StatusSink for Watching {
     fn put(&self, pod: &DesiredPod, update: StatusUpdate) {
         let uid = update.uid.as_str();
         let mut book = self.book.lock().unwrap();
         let phase = update.status.phase.as_deref().unwrap_or_default();
-        book.note(self.clocks.at(), &format!("status of {uid}: {phase}, done {}{}", update.done, brief(&update)));
+        book.note(self.clocks.millis(), &format!("status of {uid}: {phase}, done {}{}", update.done, brief(&update)));
         if update.done
             && let Some(what) = self.hands.holds(uid)
         {
             book.fault(format!("{uid} is done and still has its {what}"));
         }
-        book.show(uid, &update.status, update.done, self.clocks.at());
+        book.show(uid, &update.status, update.done, self.clocks.millis());
         drop(book);
         self.writer.put(pod, update);
     }
@@ -179,9 +195,25 @@ impl Agent {
             endpoint: String::new(),
         }
         .start(&tasks);
-        let sink: Arc<dyn PodSink> = Arc::new(writer.tap(Arc::new(table.clone())));
-        let source =
-            Source { machine: machine.clone(), sink, known: BTreeMap::new(), lateness, spoken: (false, false) };
+        let mirrors = Mirrors::start(
+            MirrorOptions {
+                client: machine.api.client(),
+                node_name: "n1".into(),
+                pods: Arc::new(table.clone()),
+                notes: Arc::new(Notes { table: table.clone(), writer: writer.clone() }),
+            },
+            &tasks,
+        );
+        let sink: Arc<dyn PodSink> = Arc::new(mirrors.tap(Arc::new(writer.tap(Arc::new(table.clone())))));
+        let source = Source {
+            machine: machine.clone(),
+            sink,
+            mirrors,
+            manifests: BTreeMap::new(),
+            known: BTreeMap::new(),
+            lateness,
+            spoken: (false, false),
+        };
         let token = tasks.token().clone();
         drop(spawn(&tasks, "source", async move {
             tokio::select! {
@@ -214,6 +246,9 @@ impl Agent {
 struct Source {
     machine: Machine,
     sink: Arc<dyn PodSink>,
+    mirrors: Arc<Mirrors>,
+    /// Manifests that were read, by uid.
+    manifests: BTreeMap<String, Arc<Pod>>,
     known: BTreeMap<String, DesiredPod>,
     lateness: Lateness,
     spoken: (bool, bool),
@@ -236,7 +271,7 @@ impl Source {
             self.tell();
         }
         self.sink.apply(PodChange::AllSourcesReady);
-        self.machine.book.lock().unwrap().note(self.machine.clocks.at(), "all sources have spoken");
+        self.machine.book.lock().unwrap().note(self.machine.clocks.millis(), "all sources have spoken");
         loop {
             changed.notified().await;
             tokio::time::sleep(Duration::from_millis(self.lateness.news)).await;
@@ -244,16 +279,17 @@ impl Source {
         }
     }
 
-    fn wanted(&self) -> Vec<DesiredPod> {
+    fn wanted(&mut self) -> Vec<DesiredPod> {
         let mut wanted = Vec::new();
         if self.spoken.0 {
             for (uid, plan) in self.machine.files.plans.lock().unwrap().values() {
-                let pod: Pod = serde_json::from_value(plan.object(uid, &FakeDress)).unwrap();
-                wanted.push(desired(uid, pod, SourceKind::File));
+                let read = || Arc::new(serde_json::from_value(plan.object(uid, &FakeDress)).unwrap());
+                let pod = self.manifests.entry(uid.clone()).or_insert_with(read);
+                wanted.push(desired(uid, Arc::clone(pod), SourceKind::File));
             }
         }
         if self.spoken.1 {
-            let pods = self.machine.api.pods();
+            let pods = self.machine.api.pods(false);
             wanted
                 .extend(pods.into_iter().map(|pod| desired(&pod.metadata.uid.clone().unwrap(), pod, SourceKind::Api)));
         }
@@ -261,8 +297,12 @@ impl Source {
     }
 
     fn tell(&mut self) {
+        if self.spoken.1 {
+            let mirrors = self.machine.api.pods(true);
+            self.mirrors.replace(mirrors.iter().map(|pod| Pod::clone(pod)).collect());
+        }
         let wanted = self.wanted();
-        let at = self.machine.clocks.at();
+        let at = self.machine.clocks.millis();
         let gone: Vec<String> =
             self.known.keys().filter(|uid| wanted.iter().all(|pod| pod.uid.as_str() != **uid)).cloned().collect();
         for uid in gone {
@@ -276,6 +316,9 @@ impl Source {
         for pod in wanted {
             let uid = pod.uid.to_string();
             let before = self.known.get(&uid);
+            if before.is_some_and(|before| Arc::ptr_eq(&before.pod, &pod.pod)) {
+                continue;
+            }
             let meta = |pod: &DesiredPod| {
                 let meta = &pod.pod.metadata;
                 (meta.labels.clone(), meta.deletion_timestamp.clone(), meta.deletion_grace_period_seconds)
@@ -299,9 +342,9 @@ impl Source {
     }
 }
 
-fn desired(uid: &str, pod: Pod, source: SourceKind) -> DesiredPod {
+fn desired(uid: &str, pod: Arc<Pod>, source: SourceKind) -> DesiredPod {
     let key = PodKey::of(&pod).unwrap();
-    DesiredPod { uid: uid.into(), key, pod: Arc::new(pod), source, seen: Timestamp::UNIX_EPOCH }
+    DesiredPod { uid: uid.into(), key, pod, source, seen: Timestamp::UNIX_EPOCH }
 }
 
 /// Rung when the files change, too.

@@ -10,10 +10,11 @@ use http::{Method, Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::Body;
 use longshore_integration::fuzz::Dice;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::scene::{Clocks, SharedBook};
+use super::scene::{Clocks, SharedBook, stamp};
 
 /// How the apiserver is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +28,20 @@ pub(crate) enum Mood {
     LosesAnswers,
 }
 
+/// An object as it was written, and as it is read: by far more often.
+#[derive(Debug)]
+struct Object {
+    value: Value,
+    pod: Arc<Pod>,
+}
+
 #[derive(Debug)]
 struct State {
-    objects: BTreeMap<String, Value>,
+    objects: BTreeMap<String, Object>,
     mood: Mood,
     revision: u64,
+    /// Mirrors made so far.
+    born: u64,
     dice: Dice,
 }
 
@@ -49,7 +59,7 @@ type Answer = (StatusCode, Value);
 
 impl Api {
     pub(crate) fn new(seed: u64, book: SharedBook, clocks: Clocks) -> Self {
-        let state = State { objects: BTreeMap::new(), mood: Mood::Good, revision: 1, dice: Dice::new(seed) };
+        let state = State { objects: BTreeMap::new(), mood: Mood::Good, revision: 1, born: 0, dice: Dice::new(seed) };
         Self { state: Arc::new(std::sync::Mutex::new(state)), book, clocks, changed: Arc::default() }
     }
 
@@ -71,21 +81,49 @@ impl Api {
         self.state.lock().unwrap().mood = mood;
     }
 
-    /// All pods.
-    pub(crate) fn pods(&self) -> Vec<Pod> {
+    /// All pods that are mirrors, or all that are not.
+    pub(crate) fn pods(&self, mirrors: bool) -> Vec<Arc<Pod>> {
         let state = self.state.lock().unwrap();
-        state.objects.values().map(|object| serde_json::from_value(object.clone()).unwrap()).collect()
+        let asked = state.objects.values().filter(|object| is_mirror(&object.value) == mirrors);
+        asked.map(|object| Arc::clone(&object.pod)).collect()
+    }
+
+    /// A user deletes what stands for a static pod.
+    pub(crate) fn drop_mirror(&self, name: &str) {
+        self.state.lock().unwrap().objects.remove(name);
+        self.changed.notify_one();
+    }
+
+    fn create(&self, mut object: Value) -> Answer {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let mut book = self.book.lock().unwrap();
+        if !is_mirror(&object) {
+            book.fault(format!("the agent makes a pod {name} that is no mirror"));
+        }
+        if self.object(&name).is_some() {
+            return failure(StatusCode::CONFLICT, "AlreadyExists");
+        }
+        book.note(self.clocks.millis(), &format!("api: mirror {name} made"));
+        drop(book);
+        let mut state = self.state.lock().unwrap();
+        state.born += 1;
+        object["metadata"]["uid"] = json!(format!("m{}", state.born));
+        drop(state);
+        object["metadata"]["creationTimestamp"] = json!(stamp(self.clocks, 0));
+        self.put(&name, object);
+        (StatusCode::CREATED, self.object(&name).unwrap())
     }
 
     pub(crate) fn object(&self, name: &str) -> Option<Value> {
-        self.state.lock().unwrap().objects.get(name).cloned()
+        self.state.lock().unwrap().objects.get(name).map(|object| object.value.clone())
     }
 
     fn put(&self, name: &str, mut object: Value) {
         let mut state = self.state.lock().unwrap();
         state.revision += 1;
         object["metadata"]["resourceVersion"] = json!(state.revision.to_string());
-        state.objects.insert(name.to_owned(), object);
+        let pod = Arc::new(Pod::deserialize(&object).unwrap());
+        state.objects.insert(name.to_owned(), Object { value: object, pod });
         drop(state);
         self.changed.notify_one();
     }
@@ -94,12 +132,18 @@ impl Api {
     pub(crate) fn apply(&self, name: &str, mut object: Value) {
         match self.object(name) {
             Some(mut old) => {
-                old["spec"] = object["spec"].take();
+                let spec = object["spec"].take();
+                if old["spec"] != spec {
+                    let generation = old["metadata"]["generation"].as_u64().unwrap_or(0);
+                    old["metadata"]["generation"] = json!(generation + 1);
+                    old["spec"] = spec;
+                }
                 old["metadata"]["labels"] = object["metadata"]["labels"].take();
                 self.put(name, old);
             }
             None => {
-                object["metadata"]["creationTimestamp"] = json!(self.clocks.stamp(0));
+                object["metadata"]["creationTimestamp"] = json!(stamp(self.clocks, 0));
+                object["metadata"]["generation"] = json!(1);
                 self.put(name, object);
             }
         }
@@ -118,7 +162,7 @@ impl Api {
         let earlier = object["metadata"]["deletionGracePeriodSeconds"].as_u64();
         if earlier.is_none_or(|earlier| grace < earlier) {
             object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
-            object["metadata"]["deletionTimestamp"] = json!(self.clocks.stamp(grace));
+            object["metadata"]["deletionTimestamp"] = json!(stamp(self.clocks, grace));
             self.put(name, object);
         }
         Some((uid, false))
@@ -141,6 +185,10 @@ impl Api {
         let path = parts.uri.path().trim_end_matches("/status").to_owned();
         let name = path.rsplit('/').next().unwrap_or_default();
         let answer = match parts.method {
+            Method::GET if path.contains("/nodes/") => {
+                (StatusCode::OK, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": "n"}}))
+            }
+            Method::POST => self.create(body),
             Method::GET => self.object(name).map_or_else(missing, |object| (StatusCode::OK, object)),
             Method::PATCH => self.patch(name, &body),
             Method::DELETE => self.let_go(name, &body),
@@ -161,7 +209,8 @@ impl Api {
         let mut faults = Vec::new();
         let phase = |object: &Value| object["status"]["phase"].as_str().unwrap_or_default().to_owned();
         let (before, after) = (phase(&old), phase(&new));
-        if matches!(before.as_str(), "Succeeded" | "Failed") && before != after {
+        // A static pod that was refused tries again.
+        if matches!(before.as_str(), "Succeeded" | "Failed") && before != after && !is_mirror(&old) {
             faults.push(format!("the API's phase of {name} went from {before} to {after}"));
         }
         for list in ["initContainerStatuses", "containerStatuses"] {
@@ -192,6 +241,12 @@ impl Api {
             return failure(StatusCode::CONFLICT, "the uid is another");
         }
         let mut book = self.book.lock().unwrap();
+        if is_mirror(&object) {
+            book.note(self.clocks.millis(), &format!("api: mirror {name} deleted"));
+            drop(book);
+            self.drop_mirror(name);
+            return (StatusCode::OK, object);
+        }
         let pod = book.pod(&uid).cloned().unwrap();
         if !pod.is_done() || !pod.running().is_empty() || pod.has_home() || !pod.ends() {
             book.fault(format!("the API object of {uid} is deleted before its end"));
@@ -199,12 +254,16 @@ impl Api {
         if !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
             book.fault(format!("the API object of {uid} is deleted in phase {}", object["status"]["phase"]));
         }
-        book.note(self.clocks.at(), &format!("api: {name} ({uid}) deleted"));
+        book.note(self.clocks.millis(), &format!("api: {name} ({uid}) deleted"));
         drop(book);
         self.state.lock().unwrap().objects.remove(name);
         self.changed.notify_one();
         (StatusCode::OK, object)
     }
+}
+
+fn is_mirror(object: &Value) -> bool {
+    object["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string()
 }
 
 fn missing() -> Answer {

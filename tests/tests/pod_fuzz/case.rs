@@ -1,7 +1,7 @@
 //! One case: a machine, some pods, and a list of steps, all from one seed. Steps name things by number, so that a list with
 //! some of them left out is a case, too.
 
-use longshore_integration::fuzz::{Dice, Kind, Lifetime, Part, Plan, Role};
+use longshore_integration::fuzz::{Dice, Kind, Lifetime, Part, Plan, Role, Size};
 
 use super::api::Mood;
 use super::hands::{Trouble, Work};
@@ -17,12 +17,16 @@ pub(crate) enum Step {
     Delete(usize, u64),
     /// A container gets another image.
     Image(usize, usize),
+    /// A container is to have another size.
+    Resize(usize, usize, Size),
     /// The labels change.
     Label(usize),
     /// A debug container is put in.
     Guest(usize, Part),
     /// The node itself ends the pod.
     Evict(usize, Option<u64>),
+    /// A user deletes the mirror of a static pod.
+    DropMirror(usize),
     /// A running container ends by itself.
     Exit(usize, i32),
     /// The kernel kills one for memory.
@@ -81,11 +85,13 @@ pub(crate) struct Case {
     pub(crate) news: u64,
     /// How many pods the node takes.
     pub(crate) room: u64,
+    /// Its processors, in thousandths.
+    pub(crate) cpu: u64,
     /// The longest restart delay, in seconds.
     pub(crate) delay: u64,
 }
 
-const CALLS: [&str; 14] = [
+const CALLS: [&str; 15] = [
     "RunPodSandbox",
     "StopPodSandbox",
     "RemovePodSandbox",
@@ -99,6 +105,7 @@ const CALLS: [&str; 14] = [
     "StopContainer",
     "RemoveContainer",
     "ContainerStatus",
+    "UpdateContainerResources",
     "ExecSync",
 ];
 
@@ -116,6 +123,7 @@ impl Case {
         let image_pause = dice.pick(&[0, 0, 5, 300, 3000]);
         let news = dice.pick(&[0, 1, 20, 300]);
         let room = if dice.chance(10) { 2 } else { 110 };
+        let cpu = if dice.chance(15) { 1500 } else { 64_000 };
         let delay = if dice.chance(10) { 300 } else { 20 };
         // Each case has its own weather: most are calm in most ways.
         let faults = dice.pick(&[0, 0, 10, 25]);
@@ -136,7 +144,14 @@ impl Case {
                 steps.push(Step::Wait(wait(&mut dice)));
             }
         }
-        Self { seed, pods, steps, events, image_pause, news, room, delay }
+        Self { seed, pods, steps, events, image_pause, news, room, cpu, delay }
+    }
+}
+
+impl Case {
+    /// Whether the node may have no room for some pods.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.room < 110 || self.cpu < 64_000
     }
 }
 
@@ -161,7 +176,8 @@ impl Step {
             32..=37 => Self::Image(pod, part),
             38..=42 => Self::Label(pod),
             43..=45 => Self::Guest(pod, Part::guest(dice, format!("g{}-p{pod}", dice.clone().below(1_000_000)))),
-            46..=47 => Self::Evict(pod, dice.pick(&[None, Some(0), Some(3)])),
+            46 => Self::DropMirror(pod),
+            47 => Self::Evict(pod, dice.pick(&[None, Some(0), Some(3)])),
             48..=60 => Self::Exit(dice.index(64), dice.pick(&[0, 0, 1, 3, 42, 137, 143])),
             61..=62 => Self::OutOfMemory(dice.index(64)),
             63..=65 => Self::Forget(dice.index(64)),
@@ -169,7 +185,8 @@ impl Step {
             69 => Self::LoseAddress(dice.index(64)),
             70..=79 => Self::Program(pod, part, Lifetime::random(dice, pods[pod].parts[part].role)),
             80..=93 => Self::Verdict(pod, part, dice.pick(&Kind::ALL), dice.chance(45)),
-            _ => Self::Hooks(pod, part, dice.chance(50)),
+            94..=99 => Self::Hooks(pod, part, dice.chance(50)),
+            _ => Self::Resize(pod, part, if dice.chance(6) { Size::huge() } else { Size::random(dice) }),
         }
     }
 
@@ -202,6 +219,7 @@ impl Step {
                     Work::Image,
                     Work::Config,
                     Work::Group,
+                    Work::Bind,
                     Work::Ungroup,
                     Work::Forget,
                 ];

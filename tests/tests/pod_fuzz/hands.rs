@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use longshore_api::resize::Bound;
-use longshore_cri::{labels, v1};
+use longshore_api::resize::{Bound, Group};
+use longshore_cri::v1;
 use longshore_node::admit::{self, Grounds};
 use longshore_node::model::{ContainerId, DesiredPod, PodUid};
+use longshore_node::pod::fakes::{self, Groups};
 use longshore_node::pod::{ContainerRequest, Failure, PodBounds, PodCgroups, Prepare, PulledImage};
 
 use super::scene::{Clocks, SharedBook};
@@ -23,6 +24,7 @@ pub(crate) enum Work {
     Image,
     Config,
     Group,
+    Bind,
     Ungroup,
     Forget,
 }
@@ -37,7 +39,6 @@ pub(crate) enum Trouble {
 #[derive(Debug, Default)]
 struct State {
     volumes: BTreeSet<String>,
-    groups: BTreeSet<String>,
     folders: BTreeSet<String>,
     trouble: Vec<(Work, Trouble)>,
 }
@@ -46,6 +47,7 @@ struct State {
 #[derive(Debug, Clone)]
 pub(crate) struct Hands {
     state: Arc<Mutex<State>>,
+    groups: Groups,
     book: SharedBook,
     clocks: Clocks,
     pods_folder: PathBuf,
@@ -53,6 +55,8 @@ pub(crate) struct Hands {
     image_pause: Duration,
     /// How many pods the node takes.
     room: u64,
+    /// Its processors, in thousandths.
+    cpu: u64,
 }
 
 impl Hands {
@@ -61,13 +65,23 @@ impl Hands {
         clocks: Clocks,
         pods_folder: PathBuf,
         image_pause: Duration,
-        room: u64,
+        (room, cpu): (u64, u64),
     ) -> Self {
-        Self { state: Arc::default(), book, clocks, pods_folder, image_pause, room }
+        Self { state: Arc::default(), groups: Groups::default(), book, clocks, pods_folder, image_pause, room, cpu }
     }
 
     pub(crate) fn pods_folder(&self) -> PathBuf {
         self.pods_folder.clone()
+    }
+
+    /// The node's processors, in thousandths.
+    pub(crate) fn cpu(&self) -> u64 {
+        self.cpu
+    }
+
+    /// The bounds of a pod's control group.
+    pub(crate) fn group(&self, uid: &str) -> Option<Group> {
+        self.groups.of(uid)
     }
 
     pub(crate) fn trouble(&self, work: Work, trouble: Trouble) {
@@ -84,7 +98,7 @@ impl Hands {
         if state.volumes.contains(uid) {
             return Some("volumes");
         }
-        state.groups.contains(uid).then_some("control group")
+        self.groups.of(uid).map(|_| "control group")
     }
 
     /// Everything that is still there.
@@ -92,9 +106,9 @@ impl Hands {
         let state = self.state.lock().unwrap();
         let named = |what: &str, set: &BTreeSet<String>| set.iter().map(|uid| format!("{what} of {uid}")).collect();
         let mut left: Vec<String> = named("volumes", &state.volumes);
-        let groups: Vec<String> = named("group", &state.groups);
+        let groups = self.groups.uids().into_iter().map(|uid| format!("group of {uid}"));
         let folders: Vec<String> = named("folder", &state.folders);
-        left.extend(groups.into_iter().chain(folders));
+        left.extend(groups.chain(folders));
         left
     }
 
@@ -117,7 +131,7 @@ impl Hands {
     }
 
     fn note(&self, text: &str) {
-        self.book.lock().unwrap().note(self.clocks.at(), text);
+        self.book.lock().unwrap().note(self.clocks.millis(), text);
     }
 
     fn drop_folder(&self, uid: &str) {
@@ -155,19 +169,15 @@ impl Prepare for Hands {
         }
         let spec = pod.pod.spec.as_ref().unwrap();
         let image = longshore_node::pod::config::find_container(spec, container).unwrap().1.image.clone().unwrap();
-        Ok(PulledImage {
-            reference: image,
-            user: longshore_api::security::ImageUser::Id(0),
-            volumes: std::collections::BTreeMap::new(),
-        })
+        Ok(fakes::pulled(&image))
     }
 
     fn recursive_read_only(&self, _pod: &DesiredPod) -> Option<bool> {
         Some(false)
     }
 
-    fn container_size(&self, _pod: &DesiredPod, _container: &str) -> Option<v1::LinuxContainerResources> {
-        None
+    fn container_size(&self, pod: &DesiredPod, container: &str) -> Option<v1::LinuxContainerResources> {
+        fakes::container_size(pod, container)
     }
 
     async fn runtime_handler(&self, _pod: &DesiredPod) -> Result<String, Failure> {
@@ -183,44 +193,12 @@ impl Prepare for Hands {
         if tell {
             self.work(Work::Config, pod.uid.as_str(), "FailedCreatePodSandBox").await?;
         }
-        let host = pod.pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
-        let network = if host { v1::NamespaceMode::Node } else { v1::NamespaceMode::Pod };
-        let options = v1::NamespaceOption { network: network.into(), ..Default::default() };
-        let context = v1::LinuxSandboxSecurityContext { namespace_options: Some(options), ..Default::default() };
-        Ok(v1::PodSandboxConfig {
-            metadata: Some(v1::PodSandboxMetadata {
-                name: pod.key.name.to_string(),
-                namespace: pod.key.namespace.to_string(),
-                uid: pod.uid.to_string(),
-                attempt,
-            }),
-            labels: [(labels::POD_UID.to_owned(), pod.uid.to_string())].into(),
-            linux: Some(v1::LinuxPodSandboxConfig { security_context: Some(context), ..Default::default() }),
-            ..Default::default()
-        })
+        Ok(fakes::sandbox_config(pod, attempt))
     }
 
     async fn container_config(&self, request: ContainerRequest<'_>) -> Result<v1::ContainerConfig, Failure> {
         self.work(Work::Config, request.pod.uid.as_str(), "CreateContainerConfigError").await?;
-        let spec = request.pod.pod.spec.as_ref().unwrap();
-        let (_, container) = longshore_node::pod::config::find_container(spec, request.container).unwrap();
-        let image = container.image.clone().unwrap_or_default();
-        let hash = longshore_api::hash::container(&container.name, &image);
-        Ok(v1::ContainerConfig {
-            metadata: Some(v1::ContainerMetadata { name: request.container.into(), attempt: request.attempt }),
-            image: Some(v1::ImageSpec { image: request.image.reference.clone(), ..Default::default() }),
-            labels: [
-                (labels::POD_UID.to_owned(), request.pod.uid.to_string()),
-                (labels::CONTAINER_NAME.to_owned(), request.container.to_owned()),
-            ]
-            .into(),
-            annotations: [
-                ("io.kubernetes.container.hash".to_owned(), hash),
-                ("io.kubernetes.container.restartCount".to_owned(), request.attempt.to_string()),
-            ]
-            .into(),
-            ..Default::default()
-        })
+        Ok(fakes::container_config(&request))
     }
 
     async fn forget(&self, pod: &DesiredPod) -> Result<(), Failure> {
@@ -235,24 +213,30 @@ impl Prepare for Hands {
         self.drop_folder(uid.as_str());
         let mut state = self.state.lock().unwrap();
         state.volumes.remove(uid.as_str());
-        state.groups.remove(uid.as_str());
+        drop(state);
+        self.groups.remove(uid.as_str());
         Ok(())
     }
 }
 
 #[async_trait]
 impl PodCgroups for Hands {
-    async fn ensure(&self, pod: &DesiredPod, _moving: bool) -> Result<(), Failure> {
+    async fn ensure(&self, pod: &DesiredPod, moving: bool) -> Result<(), Failure> {
         self.work(Work::Group, pod.uid.as_str(), "FailedCreatePodContainer").await?;
-        self.state.lock().unwrap().groups.insert(pod.uid.to_string());
+        self.groups.ensure(pod, moving);
         Ok(())
     }
 
-    fn bounds(&self, _pod: &DesiredPod) -> Result<Option<PodBounds>, Failure> {
-        Ok(None)
+    fn bounds(&self, pod: &DesiredPod) -> Result<Option<PodBounds>, Failure> {
+        Ok(self.groups.bounds(pod))
     }
 
-    fn bind(&self, _pod: &DesiredPod, _bound: Bound) -> Result<(), Failure> {
+    fn bind(&self, pod: &DesiredPod, bound: Bound) -> Result<(), Failure> {
+        if self.state.lock().unwrap().trouble.iter().any(|(own, _)| *own == Work::Bind) {
+            return Err(Failure::new("FailedResize", format!("{bound:?} of {} told to fail", pod.uid)));
+        }
+        self.note(&format!("group of {}: {bound:?}", pod.uid));
+        self.groups.bind(&pod.uid, bound);
         Ok(())
     }
 
@@ -265,7 +249,7 @@ impl PodCgroups for Hands {
     async fn remove(&self, pod: &DesiredPod) -> Result<(), Failure> {
         self.work(Work::Ungroup, pod.uid.as_str(), "FailedKillPod").await?;
         self.book.lock().unwrap().released(pod.uid.as_str(), "the control group");
-        self.state.lock().unwrap().groups.remove(pod.uid.as_str());
+        self.groups.remove(pod.uid.as_str());
         Ok(())
     }
 }
@@ -273,14 +257,8 @@ impl PodCgroups for Hands {
 #[async_trait]
 impl Grounds for Hands {
     fn node(&self) -> admit::Node {
-        let amount = |name: &str, count: u64| {
-            (name.to_owned(), longshore_api::quantity::Quantity::parse(&count.to_string()).unwrap())
-        };
-        admit::Node {
-            name: "n1".into(),
-            allocatable: [amount("cpu", 64), amount("memory", 1 << 36), amount("pods", self.room)].into(),
-            ..admit::Node::default()
-        }
+        let (cpu, room) = (format!("{}m", self.cpu), self.room.to_string());
+        fakes::node(&[("cpu", &cpu), ("memory", "64Gi"), ("pods", &room)])
     }
 
     async fn runtime_known(&self) {}

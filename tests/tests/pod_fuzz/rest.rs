@@ -2,37 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use longshore_integration::fuzz::{Book, Life, Role};
+use longshore_integration::fuzz::{Book, PodBook, Size};
 use longshore_node::model::ReadPods as _;
+use longshore_node::pod::fakes::Groups;
 
 use super::world::World;
 
 impl World {
-    /// Why a pod has not come to rest; nothing = it has.
-    fn unrest(&self, uid: &str, book: &Book) -> Option<String> {
-        let pod = book.pod(uid)?;
-        if pod.is_final() {
-            return (!pod.running().is_empty()).then(|| "it is over and runs".to_owned());
+    /// Whether the pod's control group has not got the size that its spec asks for and that it was granted.
+    fn unrest_of_group(&self, uid: &str, book: &Book) -> Option<String> {
+        let pod = book.pod(uid).filter(|pod| !pod.is_final() && !pod.is_refused())?;
+        let conditions = pod.status()?.conditions.as_deref().unwrap_or_default();
+        if conditions.iter().any(|condition| condition.type_ == "PodResizePending") {
+            return None;
         }
-        if pod.plan.deadline.is_some() {
-            return Some("its time is not up".to_owned());
-        }
-        if pod.is_finished() {
-            return Some("it is finished and not shown so".to_owned());
-        }
-        for part in &pod.plan.parts {
-            let runs = pod.newest(&part.name).is_some_and(|made| made.life == Life::Runs);
-            if part.role != Role::Init && !runs && !pod.is_over(&part.name) {
-                return Some(format!("{} does not run", part.name));
-            }
-        }
-        let Some(status) = pod.status() else { return Some("no status".to_owned()) };
-        for container in status.container_statuses.iter().flatten() {
-            if !container.ready && !pod.is_over(&container.name) {
-                return Some(format!("{} is not ready: {:?}", container.name, container.state));
-            }
-        }
-        pod.lie()
+        let wanted = Groups::wanted(&self.agent.as_ref()?.table.by_uid(uid)?.desired);
+        let now = self.machine.hands.group(uid);
+        (now != Some(wanted)).then(|| format!("the group of {uid} is {now:?} and not {wanted:?}"))
     }
 
     /// What has not come to rest of all pods.
@@ -43,12 +29,24 @@ impl World {
         for pod in &self.pods {
             let Some(uid) = &pod.uid else { continue };
             let object = self.machine.api.object(&pod.plan.name);
+            if object.is_none() {
+                unrests.push(format!("the API shows nothing of {uid}"));
+            }
             let deleted = object.as_ref().is_some_and(|o| o["metadata"]["deletionTimestamp"].is_string());
             if deleted {
                 unrests.push(format!("{uid} is deleted and still there"));
                 continue;
             }
-            unrests.extend(self.unrest(uid, &book).map(|text| format!("{uid}: {text}")));
+            let actual = |id: &str| {
+                let all = self.machine.runtime.containers();
+                let own = all.into_iter().find(|container| container.id == id)?;
+                let linux = own.resources?.linux?;
+                Size::told(linux.cpu_quota, linux.memory_limit_in_bytes)
+            };
+            let unrest = book.pod(uid).and_then(PodBook::unrest);
+            let unrest = unrest.or_else(|| book.unrest_of_sizes(uid, self.machine.hands.cpu(), &actual));
+            unrests.extend(unrest.map(|text| format!("{uid}: {text}")));
+            unrests.extend(self.unrest_of_group(uid, &book));
             let Some((object, shown)) = object.zip(book.pod(uid).and_then(|pod| pod.status())) else { continue };
             let ours = serde_json::to_value(shown).unwrap();
             for field in ["phase", "containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
@@ -73,7 +71,8 @@ impl World {
     /// What is left when nothing is wanted any more.
     pub(crate) fn left(&self) -> Vec<String> {
         let mut left: Vec<String> = self.machine.hands.left();
-        left.extend(self.machine.api.pods().into_iter().map(|pod| format!("object {:?}", pod.metadata.name)));
+        let objects = [false, true].into_iter().flat_map(|mirrors| self.machine.api.pods(mirrors));
+        left.extend(objects.map(|pod| format!("object {:?}", pod.metadata.name)));
         left.extend(self.machine.runtime.sandboxes().into_iter().map(|sandbox| format!("sandbox {}", sandbox.id)));
         left.extend(
             self.machine.runtime.containers().into_iter().map(|container| format!("container {}", container.id)),

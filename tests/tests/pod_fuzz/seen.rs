@@ -4,10 +4,14 @@ use std::collections::BTreeSet;
 
 use longshore_cri::fake::Call;
 use longshore_cri::{labels, v1};
-use longshore_integration::fuzz::Book;
+use longshore_integration::fuzz::{Book, Size};
 
 fn number(text: i64) -> u64 {
     u64::try_from(text).unwrap_or(0)
+}
+
+fn size(linux: &v1::LinuxContainerResources) -> Option<Size> {
+    Size::told(linux.cpu_quota, linux.memory_limit_in_bytes)
 }
 
 /// Enters a change of the runtime into the book.
@@ -41,6 +45,7 @@ pub(super) fn changed(book: &mut Book, event: &v1::ContainerEventResponse, at: u
             book.note(at, &format!("runtime: {name} {short} made, attempt {attempt}, {image}"));
             let home = sandbox.map(|sandbox| sandbox.id.clone()).unwrap_or_default();
             book.container_made(&uid, &home, id, &name, attempt, &image);
+            book.sized(id, status.resources.as_ref().and_then(|own| size(own.linux.as_ref()?)));
         }
         (v1::ContainerEventType::ContainerStartedEvent, _) => {
             book.note(at, &format!("runtime: {name} {short} runs"));
@@ -67,6 +72,10 @@ pub(super) fn asked(book: &mut Book, call: &Call, at: u64, starting: &mut BTreeS
     if let Some(request) = call.request::<v1::StopContainerRequest>() {
         note(book, &format!("{} within {} s", request.container_id, request.timeout));
         book.asked_to_stop(&request.container_id, number(request.timeout), at);
+    } else if let Some(request) = call.request::<v1::UpdateContainerResourcesRequest>() {
+        let size = request.linux.as_ref().and_then(size);
+        note(book, &format!("{} {size:?}", request.container_id));
+        book.sized(&request.container_id, size);
     } else if let Some(request) = call.request::<v1::RemoveContainerRequest>() {
         note(book, &request.container_id);
         book.asked_to_remove(&request.container_id);

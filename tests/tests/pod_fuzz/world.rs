@@ -19,6 +19,9 @@ use super::hands::Hands;
 use super::scene::{Clocks, FakeDress, SharedBook};
 use super::seen::{asked, changed};
 
+/// How long a call without an answer holds up its pod's worker, in milliseconds: its deadline, and some.
+const LONGEST_CALL: u64 = 125_000;
+
 /// A pod of the case as it stands.
 #[derive(Debug, Clone)]
 pub(super) struct Pod {
@@ -42,6 +45,12 @@ pub(crate) struct World {
     scripts: Arc<Mutex<Scripts>>,
     born: u64,
     faulty: bool,
+    /// Calls may have been left without an answer.
+    hung: bool,
+    /// Commands in containers may have been, which have no deadline where their owner gives none.
+    hung_commands: bool,
+    /// Until when they hold up their pods' workers, in milliseconds.
+    held_until: u64,
     muted: bool,
     /// Containers whose start the runtime has begun.
     starting: Arc<Mutex<BTreeSet<String>>>,
@@ -62,7 +71,7 @@ impl World {
     pub(crate) async fn start(case: &Case, folder: &Path) -> Self {
         let clocks = Clocks::start();
         let book: SharedBook = Arc::default();
-        book.lock().unwrap().scarce = case.room < 110;
+        book.lock().unwrap().scarce = case.is_scarce();
         let options = if case.events { FakeOptions::default() } else { FakeOptions::without_events() };
         let runtime = FakeRuntime::new(FakeOptions { clock: Arc::new(clocks), ..options });
         for number in 0..8 {
@@ -70,7 +79,7 @@ impl World {
         }
         let pods_folder = folder.join("pods");
         let image_pause = Duration::from_millis(case.image_pause);
-        let hands = Hands::new(Arc::clone(&book), clocks, pods_folder, image_pause, case.room);
+        let hands = Hands::new(Arc::clone(&book), clocks, pods_folder, image_pause, (case.room, case.cpu));
         let api = Api::new(case.seed, Arc::clone(&book), clocks);
         let folder = Arc::new(tempfile::tempdir_in(folder).unwrap());
         let machine = Machine { runtime, hands, api, files: Files::default(), book, clocks, folder };
@@ -83,6 +92,9 @@ impl World {
             scripts: Arc::default(),
             born: 0,
             faulty: false,
+            hung: false,
+            hung_commands: false,
+            held_until: 0,
             muted: false,
             starting: Arc::default(),
             aside: Arc::default(),
@@ -100,14 +112,14 @@ impl World {
     /// Lets the book see the runtime.
     fn look(&self) {
         let (book, clocks) = (Arc::clone(&self.machine.book), self.machine.clocks);
-        self.machine.runtime.on_change(move |event| changed(&mut book.lock().unwrap(), event, clocks.at()));
+        self.machine.runtime.on_change(move |event| changed(&mut book.lock().unwrap(), event, clocks.millis()));
         let (book, starting) = (Arc::clone(&self.machine.book), Arc::clone(&self.starting));
         let aside = Arc::clone(&self.aside);
         self.machine.runtime.failpoints().on_call(move |call| {
             if aside.load(Ordering::Relaxed) {
                 return;
             }
-            asked(&mut book.lock().unwrap(), call, clocks.at(), &mut starting.lock().unwrap());
+            asked(&mut book.lock().unwrap(), call, clocks.millis(), &mut starting.lock().unwrap());
         });
         let (book, scripts) = (Arc::clone(&self.machine.book), Arc::clone(&self.scripts));
         self.machine.runtime.on_exec(move |request| {
@@ -127,19 +139,20 @@ impl World {
     }
 
     pub(crate) fn note(&self, text: &str) {
-        self.machine.book.lock().unwrap().note(self.machine.clocks.at(), text);
+        self.machine.book.lock().unwrap().note(self.machine.clocks.millis(), text);
     }
 
     fn sees(&self) {
         let sees = !self.faulty && !self.muted && self.agent.is_some();
-        let at = self.machine.clocks.at();
+        let at = self.machine.clocks.millis();
         let mut book = self.machine.book.lock().unwrap();
-        book.sees_since = sees.then(|| book.sees_since.unwrap_or(at));
+        book.sees_since = sees.then(|| book.sees_since.unwrap_or(at.max(self.held_until)));
     }
 
     async fn begin_agent(&mut self, files: u64, api: u64) {
         let lateness = Lateness { files, api, news: self.case.news };
         self.agent = Some(Agent::start(&self.machine, lateness, Duration::from_secs(self.case.delay)).await);
+        self.held_until = 0;
         // Until the sources have spoken nothing is known of any pod.
         self.machine.book.lock().unwrap().sees_since = None;
         self.note("agent started");
@@ -188,7 +201,7 @@ impl World {
     /// Tells the pod's source of its plan.
     fn publish(&mut self, index: usize) {
         let pod = &mut self.pods[index];
-        let at = self.machine.clocks.at();
+        let at = self.machine.clocks.millis();
         let mut book = self.machine.book.lock().unwrap();
         if pod.plan.is_static {
             let images: String = pod.plan.parts.iter().map(|part| part.image.to_string()).collect();
@@ -215,7 +228,7 @@ impl World {
 
     pub(crate) fn remove(&mut self, index: usize, grace: u64) {
         let pod = &mut self.pods[index];
-        let at = self.machine.clocks.at();
+        let at = self.machine.clocks.millis();
         if pod.plan.is_static {
             let Some(uid) = pod.uid.take() else { return };
             self.machine.book.lock().unwrap().end(&uid, Some(pod.plan.grace.into()), at);
@@ -257,6 +270,13 @@ impl World {
                 *image = (*image + 1) % 8;
                 self.changed(*pod);
             }
+            Step::Resize(pod, part, size) => {
+                let own = &mut self.pods[*pod].plan;
+                if !own.is_static && own.parts[*part].size.is_some() {
+                    own.parts[*part].size = Some(*size);
+                    self.changed(*pod);
+                }
+            }
             Step::Label(pod) => {
                 self.pods[*pod].plan.label += 1;
                 self.changed(*pod);
@@ -266,6 +286,11 @@ impl World {
                     runtime.set_program(&guest.name, program(&guest.life));
                     self.pods[*pod].plan.guests.push(guest.clone());
                     self.changed(*pod);
+                }
+            }
+            Step::DropMirror(pod) => {
+                if self.pods[*pod].plan.is_static {
+                    self.machine.api.drop_mirror(&self.pods[*pod].plan.name);
                 }
             }
             Step::Evict(pod, grace) => self.evict(*pod, *grace).await,
@@ -379,7 +404,7 @@ impl World {
         if agent.table.by_uid(&uid).is_none() {
             return;
         }
-        let at = self.machine.clocks.at();
+        let at = self.machine.clocks.millis();
         self.order(&uid, grace.unwrap_or_else(|| self.pods[index].plan.grace.into()), at);
         let order = Terminate {
             grace: grace.map(Duration::from_secs),
@@ -408,7 +433,9 @@ impl World {
             on = on.pod(uid.clone());
         }
         self.faulty = true;
+        self.hung |= matches!(wrong, Wrong::Hang | Wrong::SwallowReply | Wrong::Slow(30_000..));
         if rpc == "ExecSync" {
+            self.hung_commands |= matches!(wrong, Wrong::Hang | Wrong::SwallowReply);
             self.machine.book.lock().unwrap().exec_trouble = true;
         }
         self.machine.runtime.failpoints().set(on, fault);
@@ -419,6 +446,9 @@ impl World {
         self.machine.runtime.mute_events(false);
         self.machine.hands.heal();
         self.machine.api.set_mood(Mood::Good);
+        if std::mem::take(&mut self.hung) {
+            self.held_until = self.machine.clocks.millis() + LONGEST_CALL;
+        }
         (self.faulty, self.muted) = (false, false);
         self.sees();
     }
@@ -426,6 +456,10 @@ impl World {
     /// Makes everything good from now on.
     pub(crate) fn make_good(&mut self) {
         self.heal();
+        if self.hung_commands {
+            // A hook whose answer was lost would hold up its pod for ever, as with the stock agent.
+            self.machine.runtime.failpoints().crash();
+        }
         *self.scripts.lock().unwrap() = Scripts::default();
         let parts = self.pods.iter().flat_map(|pod| &pod.plan.parts);
         for part in parts {

@@ -52,6 +52,10 @@ impl Shims {
     /// Looks when it is time to, and ends those that have served nothing for long enough. Returns in what time the next
     /// look is due.
     pub(super) async fn end_forgotten(&mut self) -> Result<Option<Duration>, CriError> {
+        if self.socket.as_os_str().is_empty() {
+            // A runtime in the process has none.
+            return Ok(None);
+        }
         let look = self.looks < FIRST || self.looks.is_multiple_of(LATER) || !self.idle.is_empty();
         self.looks = self.looks.saturating_add(1);
         if !look {

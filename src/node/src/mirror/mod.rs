@@ -123,7 +123,7 @@ impl Mirrors {
     }
 
     /// Takes all mirrors that the API has for this node.
-    pub(crate) fn replace(&self, pods: Vec<Pod>) {
+    pub fn replace(&self, pods: Vec<Pod>) {
         let mut state = self.state.lock();
         state.mirrors = pods.into_iter().filter_map(|pod| Some((PodKey::of(&pod)?, pod))).collect();
         state.listed = true;

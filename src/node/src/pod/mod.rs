@@ -9,6 +9,8 @@
 
 pub mod config;
 mod container;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fakes;
 mod grants;
 mod hooks;
 mod inbox;

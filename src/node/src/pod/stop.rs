@@ -1,5 +1,6 @@
 //! Stops containers: the hook before the stop and the stop itself share one deadline, which may come closer at any time.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::hooks::{Hook, Ran};
-use super::observed::{Instance, InstanceState};
+use super::observed::{Instance, InstanceState, Observed};
 use super::plan::{KillReason, Role};
-use super::wanted;
 use super::worker::Worker;
+use super::{read, wanted};
 use crate::model::ContainerId;
 
 /// The runtime gets at least this long between the stop signal and the kill.
@@ -20,8 +21,12 @@ const LEAST_STOP: Duration = Duration::from_secs(2);
 impl Worker {
     /// Kills one container of a pod that lives on; returns whether it was seen after that.
     pub(super) async fn kill_one(&mut self, id: &ContainerId, name: &str, reason: KillReason) -> bool {
-        self.events().normal(&self.container_target(name), "Killing", self.kill_text(name, reason));
         let Some(instance) = self.observed.containers.iter().find(|c| c.id == *id).cloned() else { return false };
+        if instance.state == InstanceState::Exited {
+            // It ended by itself while one before it was being stopped.
+            return true;
+        }
+        self.events().normal(&self.container_target(name), "Killing", self.kill_text(name, reason));
         let grace = match reason {
             KillReason::Probe { kind, .. } => wanted::probe_grace(&self.desired.pod, name, kind),
             KillReason::DefinitionChanged
@@ -39,16 +44,21 @@ impl Worker {
         let mut stopping = Box::pin(stop(Arc::clone(&self.cx.options.runtime), instance, hook, None, deadline));
         let inbox = Arc::clone(&self.inbox);
         let mut rung = false;
+        let mut looking = None;
         let stopped = loop {
             tokio::select! {
                 biased;
                 stopped = &mut stopping => break stopped,
-                // A long stop must not hide what the probes say of the other containers.
-                () = inbox.rung() => {
-                    rung = true;
-                    if self.probe() {
+                // A long stop must not hide what becomes of the other containers and what the probes say of them.
+                found = found(&mut looking), if looking.is_some() => {
+                    looking = None;
+                    if self.took_beside(id, found) | self.probe() {
                         self.publish(false);
                     }
+                }
+                () = inbox.rung(), if looking.is_none() => {
+                    rung = true;
+                    looking = Some(self.look_beside());
                 }
             }
         };
@@ -74,6 +84,28 @@ impl Worker {
         self.see(id).await
     }
 
+    /// Looks at the pod without holding up anything else.
+    fn look_beside(&self) -> Look {
+        let (options, uid, old) = (Arc::clone(&self.cx.options), self.desired.uid.clone(), self.observed.clone());
+        Box::pin(async move { read::pod(&*options.runtime, &uid, &old).await })
+    }
+
+    /// Takes over what became of the other containers while one is being stopped, whose own end is for the step that
+    /// stops it; returns whether that is news. What cannot be read now is read when the stop is over.
+    fn took_beside(&mut self, stopping: &ContainerId, found: Result<Observed, CriError>) -> bool {
+        let Ok(found) = found else { return false };
+        let mut news = false;
+        for instance in found.containers {
+            let known = self.observed.containers.iter().find(|known| known.id == instance.id);
+            let changed = known.is_some_and(|known| known.state != instance.state);
+            if changed && instance.id != *stopping && !self.was_cut_off(&instance) {
+                self.took_instance(instance);
+                news = true;
+            }
+        }
+        news
+    }
+
     fn kill_text(&self, name: &str, reason: KillReason) -> String {
         match reason {
             KillReason::DefinitionChanged => format!("Container {name} definition changed, will be restarted"),
@@ -93,6 +125,16 @@ impl Worker {
                 }
             },
         }
+    }
+}
+
+/// A look at the pod that is under way.
+type Look = Pin<Box<dyn Future<Output = Result<Observed, CriError>> + Send>>;
+
+async fn found(looking: &mut Option<Look>) -> Result<Observed, CriError> {
+    match looking {
+        Some(look) => look.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the pod fuzzer has found, each as small as it can be told.
 
 use longshore_cri::ErrorKind;
-use longshore_cri::fake::{Failure as Fault, On, OnTerm, Program};
+use longshore_cri::fake::{ExecReply, Failure as Fault, On, OnTerm, Program};
 
 use super::*;
 
@@ -91,4 +91,33 @@ async fn a_static_pod_that_is_put_back_while_it_ends_begins_anew_under_the_next_
     tokio::time::sleep(Duration::from_secs(20)).await;
     bench.until_ready("u1").await;
     assert_eq!(bench.runtime.failpoints().count("RunPodSandbox"), 2);
+}
+
+/// One container does not listen while it is stopped for its probe; what becomes of the other one is told meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_exit_is_shown_while_another_container_of_the_pod_is_stopped() {
+    let bench = Bench::new().await;
+    bench.runtime.set_program("deaf", Program { on_term: OnTerm::Ignore, ..Program::default() });
+    bench.runtime.on_exec(|_| ExecReply { exit_code: 1, ..ExecReply::default() });
+    let probe = json!({"exec": {"command": ["live"]}, "periodSeconds": 1, "failureThreshold": 1});
+    let containers = json!([{"name": "deaf", "image": "i", "livenessProbe": probe}, {"name": "c", "image": "i"}]);
+    bench.set(&pod_with("u1", json!({"terminationGracePeriodSeconds": 300, "containers": containers})));
+    bench.until("u1", "running", |status| phase(status) == "Running").await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(bench.runtime.failpoints().count("StopContainer"), 1);
+    bench.runtime.exit(&bench.runtime.container_id("u1", "c").unwrap(), 3);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let state = |name: &str| {
+        let status = bench.status("u1").unwrap();
+        let found = status.container_statuses.iter().flatten().find(|c| c.name == name).unwrap();
+        found.state.clone().unwrap()
+    };
+    assert_eq!(state("c").terminated.map(|end| end.exit_code), Some(3));
+    assert!(state("deaf").running.is_some());
+    // The end of the one that is stopped is not shown: its successor follows in the same step.
+    bench.until("u1", "restarted", |s| s.container_statuses.iter().flatten().all(|c| c.restart_count == 1)).await;
+    assert!(bench.statuses.all.lock().iter().all(|update| {
+        let shown = update.status.container_statuses.iter().flatten().filter(|c| c.name == "deaf");
+        shown.filter_map(|c| c.state.as_ref()).all(|state| state.terminated.is_none())
+    }));
 }

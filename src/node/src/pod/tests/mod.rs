@@ -16,10 +16,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use longshore_api::resize::{Bound, Group};
+use longshore_api::resize::Bound;
 use longshore_cri::fake::{FakeOptions, FakeRuntime};
 use longshore_cri::{RuntimeService as _, SharedRuntime, labels, v1};
-use longshore_util::clock::{Clock, SharedClock};
+use longshore_util::clock::SharedClock;
 use longshore_util::{Tasks, spawn};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -34,22 +34,6 @@ use crate::model::{
 use crate::pod::table::Found;
 use crate::probe::{Probes, ProbesOptions};
 
-/// A clock that goes with tokio's paused one.
-#[derive(Debug)]
-struct TokioClock {
-    epoch: Timestamp,
-    begin: tokio::time::Instant,
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> Timestamp {
-        self.epoch.checked_add(jiff::SignedDuration::try_from(self.begin.elapsed()).unwrap()).unwrap()
-    }
-}
-
-/// Bounds of pod cgroups; the kernel keeps them when the agent ends.
-type Groups = Arc<Mutex<HashMap<PodUid, Group>>>;
-
 /// Volumes, images and cgroups that are there at once, unless told otherwise.
 #[derive(Debug, Default)]
 struct Hands {
@@ -59,15 +43,9 @@ struct Hands {
     /// Images never come.
     slow_images: std::sync::atomic::AtomicBool,
     /// Bounds of pod cgroups.
-    groups: Groups,
+    groups: fakes::Groups,
     /// What every pod has in use.
     memory_usage: Mutex<Option<i64>>,
-}
-
-fn group_of(pod: &DesiredPod) -> Group {
-    let class = longshore_api::qos::of(&pod.pod);
-    let own = longshore_api::resources::pod_cgroup(pod.pod.spec.as_ref().unwrap(), class, Default::default());
-    Group { shares: own.cpu_shares, quota: own.cpu_quota, period: own.cpu_period, memory: own.memory_limit }
 }
 
 impl Hands {
@@ -94,11 +72,7 @@ impl Prepare for Hands {
         }
         match self.no_image.lock().get(container) {
             Some(failure) => Err(failure.clone()),
-            None => Ok(PulledImage {
-                reference: "sha256:1".into(),
-                user: longshore_api::security::ImageUser::Id(0),
-                volumes: Default::default(),
-            }),
+            None => Ok(fakes::pulled("sha256:1")),
         }
     }
 
@@ -116,55 +90,18 @@ impl Prepare for Hands {
         attempt: u32,
         _tell: bool,
     ) -> Result<v1::PodSandboxConfig, Failure> {
-        Ok(v1::PodSandboxConfig {
-            metadata: Some(v1::PodSandboxMetadata {
-                name: pod.key.name.to_string(),
-                namespace: pod.key.namespace.to_string(),
-                uid: pod.uid.to_string(),
-                attempt,
-            }),
-            labels: [(labels::POD_UID.to_owned(), pod.uid.to_string())].into(),
-            ..Default::default()
-        })
+        Ok(fakes::sandbox_config(pod, attempt))
     }
 
     async fn container_config(&self, request: ContainerRequest<'_>) -> Result<v1::ContainerConfig, Failure> {
-        let spec = request.pod.pod.spec.as_ref().unwrap();
-        let (_, container) = config::find_container(spec, request.container).unwrap();
         if let Some(target) = request.target {
             self.note(format!("{} looks into {target}", request.container));
         }
-        Ok(v1::ContainerConfig {
-            metadata: Some(v1::ContainerMetadata { name: request.container.into(), attempt: request.attempt }),
-            image: Some(v1::ImageSpec { image: request.image.reference.clone(), ..Default::default() }),
-            labels: [
-                (labels::POD_UID.to_owned(), request.pod.uid.to_string()),
-                (labels::CONTAINER_NAME.to_owned(), request.container.to_owned()),
-            ]
-            .into(),
-            annotations: [
-                (
-                    "io.kubernetes.container.hash".to_owned(),
-                    longshore_api::hash::container(&container.name, container.image.as_deref().unwrap_or_default()),
-                ),
-                ("io.kubernetes.container.restartCount".to_owned(), request.attempt.to_string()),
-            ]
-            .into(),
-            ..Default::default()
-        })
+        Ok(fakes::container_config(&request))
     }
 
     fn container_size(&self, pod: &DesiredPod, container: &str) -> Option<v1::LinuxContainerResources> {
-        let spec = pod.pod.spec.as_ref()?;
-        let (_, container) = config::find_container(spec, container)?;
-        let size = longshore_api::resources::container_linux(spec, &container, Default::default());
-        Some(v1::LinuxContainerResources {
-            cpu_shares: size.cpu_shares,
-            cpu_quota: size.cpu_quota,
-            cpu_period: size.cpu_period,
-            memory_limit_in_bytes: size.memory_limit,
-            ..Default::default()
-        })
+        fakes::container_size(pod, container)
     }
 
     async fn forget(&self, pod: &DesiredPod) -> Result<(), Failure> {
@@ -182,23 +119,17 @@ impl Prepare for Hands {
 impl PodCgroups for Hands {
     async fn ensure(&self, pod: &DesiredPod, moving: bool) -> Result<(), Failure> {
         self.note(format!("cgroup {}", pod.uid));
-        let mut groups = self.groups.lock();
-        if !moving || !groups.contains_key(&pod.uid) {
-            groups.insert(pod.uid.clone(), group_of(pod));
-        }
+        self.groups.ensure(pod, moving);
         Ok(())
     }
 
     fn bounds(&self, pod: &DesiredPod) -> Result<Option<PodBounds>, Failure> {
-        let now = self.groups.lock().get(&pod.uid).copied();
-        Ok(now.map(|now| PodBounds { now, wanted: group_of(pod) }))
+        Ok(self.groups.bounds(pod))
     }
 
     fn bind(&self, pod: &DesiredPod, bound: Bound) -> Result<(), Failure> {
         self.note(format!("bind {bound:?}"));
-        let mut groups = self.groups.lock();
-        let now = groups[&pod.uid];
-        groups.insert(pod.uid.clone(), now.with(bound));
+        self.groups.bind(&pod.uid, bound);
         Ok(())
     }
 
@@ -218,18 +149,12 @@ impl PodCgroups for Hands {
 
 /// A node that takes what tests say.
 #[derive(Debug)]
-struct FakeNode(Mutex<admit::Node>, Groups);
+struct FakeNode(Mutex<admit::Node>, fakes::Groups);
 
 impl FakeNode {
     fn new() -> Self {
-        let amount =
-            |name: &str, text: &str| (name.to_owned(), longshore_api::quantity::Quantity::parse(text).unwrap());
-        let node = admit::Node {
-            name: "n1".into(),
-            allocatable: [amount("cpu", "2"), amount("memory", "4Gi"), amount("pods", "110")].into(),
-            ..admit::Node::default()
-        };
-        Self(Mutex::new(node), Groups::default())
+        let node = fakes::node(&[("cpu", "2"), ("memory", "4Gi"), ("pods", "110")]);
+        Self(Mutex::new(node), fakes::Groups::default())
     }
 }
 
@@ -276,10 +201,7 @@ struct Bench {
 
 impl Bench {
     async fn new() -> Self {
-        let clock: SharedClock = Arc::new(TokioClock {
-            epoch: Timestamp::from_second(1_800_000_000).unwrap(),
-            begin: tokio::time::Instant::now(),
-        });
+        let clock: SharedClock = Arc::new(fakes::TokioClock::start());
         let runtime = FakeRuntime::new(FakeOptions { clock: Arc::clone(&clock), ..FakeOptions::default() });
         runtime.add_image("sha256:1");
         Self::start(runtime, Arc::new(tempfile::tempdir().unwrap()), clock, Arc::new(FakeNode::new())).await
@@ -293,7 +215,7 @@ impl Bench {
     ) -> Self {
         let tasks = Tasks::new();
         let (journal, facts) = Journal::open_inline(&folder.path().join("longshore")).unwrap();
-        let hands = Arc::new(Hands { groups: Arc::clone(&node.1), ..Hands::default() });
+        let hands = Arc::new(Hands { groups: node.1.clone(), ..Hands::default() });
         let statuses = Arc::new(Statuses::default());
         let shared: SharedRuntime = Arc::new(runtime.clone());
         let found =

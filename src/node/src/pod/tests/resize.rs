@@ -450,7 +450,7 @@ async fn a_resize_that_is_cut_at_any_call_is_finished_by_the_next_agent() {
                 let own = want.pod.spec.as_ref().unwrap().containers[0].resources.clone();
                 let container = &status.container_statuses.as_ref().unwrap()[0];
                 assert_eq!((&container.resources, container.restart_count), (&own, 0), "{rpc} {skip}");
-                assert_eq!(bench.hands.groups.lock()[&"u1".into()], group_of(&want), "{rpc} {skip}");
+                assert_eq!(bench.hands.groups.of("u1"), Some(fakes::Groups::wanted(&want)), "{rpc} {skip}");
             }
         }
     }
