@@ -15,12 +15,14 @@ use longshore_util::Tasks;
 use longshore_util::clock::{SharedClock, SystemClock};
 use serde_json::json;
 
+use crate::apiserver::SYSTEM_PRIORITIES;
 use crate::apiserver::auth::Auth;
 use crate::apiserver::connect::NodeConnector;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::hooks::Hooks;
+use crate::apiserver::rbac;
 use crate::apiserver::registry::{ClusterFacts, Registry, WriteOptions};
-use crate::apiserver::resources::NAMESPACES;
+use crate::apiserver::resources::{NAMESPACES, PRIORITYCLASSES};
 use crate::apiserver::server::{Api, ApiLimits, ApiService};
 use crate::controllers::{self, ControllerOptions};
 use crate::expiry;
@@ -135,6 +137,7 @@ impl Plane {
             keys.pki.client_ca()?,
             keys.pki.service_account_key()?,
             Arc::new(registry.clone()),
+            Arc::clone(registry.rbac()),
             Arc::clone(&clock),
         ));
         let checked = options.check_nodes.then(|| keys.pki.authority_pem());
@@ -247,7 +250,16 @@ async fn first_objects(registry: &Registry) -> Result<(), ApiError> {
             Ok(_) | Err(_) => {}
         }
     }
-    Ok(())
+    for (name, value) in SYSTEM_PRIORITIES {
+        let what = if name == "system-node-critical" { "node" } else { "cluster" };
+        let text = format!("Used for system critical pods that must run in the cluster on the {what}.");
+        let class = json!({"metadata": {"name": name}, "value": value, "description": text});
+        match registry.create(&PRIORITYCLASSES, "", class, &WriteOptions::default()).await {
+            Err(error) if !error.is_already_exists() => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    rbac::bootstrap::ensure(registry).await
 }
 
 #[cfg(test)]

@@ -22,23 +22,11 @@ pub fn pod(pod: &mut Value) {
         status::status(status);
     }
     let Some(spec) = child(pod, "spec") else { return };
-    set(spec, "dnsPolicy", || json!("ClusterFirst"));
-    set(spec, "restartPolicy", || json!("Always"));
-    set(spec, "schedulerName", || json!("default-scheduler"));
-    set(spec, "terminationGracePeriodSeconds", || json!(30));
     set(spec, "enableServiceLinks", || json!(true));
-    set(spec, "securityContext", || json!({}));
-    mirror_service_account(spec);
-    for volume in objects(spec, "volumes") {
-        volume::volume(volume);
-    }
+    common(spec);
     let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
+    for list in ["containers", "initContainers"] {
         for container in objects(spec, list) {
-            container::container(container);
-            if list == "ephemeralContainers" {
-                continue;
-            }
             container::requests_from_limits(container);
             if host_network {
                 container::host_ports(container);
@@ -46,6 +34,30 @@ pub fn pod(pod: &mut Value) {
         }
     }
     pod_level::requests(spec);
+}
+
+/// Fills the defaults of a pod template in place: what a pod gets only when it is made of the template stays open.
+pub fn template(template: &mut Value) {
+    tidy::pod(template);
+    if let Some(spec) = child(template, "spec") {
+        common(spec);
+    }
+}
+
+/// What templates and pods have in common.
+fn common(spec: &mut Object) {
+    set(spec, "dnsPolicy", || json!("ClusterFirst"));
+    set(spec, "restartPolicy", || json!("Always"));
+    set(spec, "schedulerName", || json!("default-scheduler"));
+    set(spec, "terminationGracePeriodSeconds", || json!(30));
+    set(spec, "securityContext", || json!({}));
+    mirror_service_account(spec);
+    for volume in objects(spec, "volumes") {
+        volume::volume(volume);
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        objects(spec, list).for_each(container::container);
+    }
 }
 
 /// `serviceAccount` is the old name of `serviceAccountName`; both are shown, the new one wins.

@@ -29,6 +29,15 @@ pub fn pod(pod: &Value) -> Vec<FieldError> {
     report.end()
 }
 
+/// Checks a pod template that stands at `path`.
+pub fn template(template: &Value, path: &str) -> Vec<FieldError> {
+    let mut found = pod(template);
+    for fault in &mut found {
+        fault.path = format!("{path}.{}", fault.path);
+    }
+    found
+}
+
 /// The items of a list with the path of each.
 fn items<'a>(value: &'a Value, path: &str, key: &str) -> impl Iterator<Item = (String, &'a Value)> + use<'a> {
     let path = format!("{path}.{key}");

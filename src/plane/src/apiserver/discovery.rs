@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::resources::{ALL, REVIEWS, Resource, Subresource};
+use super::resources::{ALL, GROUPS, REVIEWS, Resource, Subresource};
 
 /// The version that clients are told: the release whose behaviour is kept.
 pub(crate) fn version() -> Value {
@@ -24,16 +24,11 @@ fn platform() -> String {
     format!("linux/{arch}")
 }
 
-/// Groups besides the core, in the order shown.
+/// Groups besides the core that have something to show, in the order shown.
 fn groups() -> Vec<&'static str> {
-    let mut groups = Vec::new();
-    let all = REVIEWS.iter().map(|review| review.group).chain(ALL.iter().map(|row| row.group));
-    for group in all.filter(|group| !group.is_empty()) {
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
-    groups
+    let used =
+        |group: &&str| REVIEWS.iter().any(|review| review.group == *group) || ALL.iter().any(|row| row.group == *group);
+    GROUPS.iter().copied().filter(used).collect()
 }
 
 /// `/api`.

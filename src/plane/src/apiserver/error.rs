@@ -43,6 +43,18 @@ impl Cause {
         Self { reason: "FieldValueRequired", message, field: field.into() }
     }
 
+    /// A value that is none of the known ones.
+    pub fn unsupported(field: impl Into<String>, value: &str, known: &[&str]) -> Self {
+        let known: Vec<String> = known.iter().map(|known| format!("{known:?}")).collect();
+        let message = format!("Unsupported value: {value:?}: supported values: {}", known.join(", "));
+        Self { reason: "FieldValueNotSupported", message, field: field.into() }
+    }
+
+    /// A value that stands there twice.
+    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self { reason: "FieldValueDuplicate", message: format!("Duplicate value: {value}"), field: field.into() }
+    }
+
     /// A value that names something which is not there.
     pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
         Self { reason: "FieldValueNotFound", message: format!("Not found: {value}"), field: field.into() }

@@ -10,6 +10,7 @@ pub mod identity;
 mod negotiate;
 pub mod object;
 pub mod patch;
+pub mod rbac;
 pub mod registry;
 mod request;
 pub mod resources;
@@ -25,3 +26,6 @@ mod tests;
 
 pub use error::{ApiError, Cause};
 pub use registry::Registry;
+
+pub(crate) use admission::{CLAIM_FINALIZER, VOLUME_FINALIZER};
+pub(crate) use strategy::{SYSTEM_PRIORITIES, percent, selects};

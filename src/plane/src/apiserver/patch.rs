@@ -12,17 +12,19 @@ use super::resources::Resource;
 pub struct Patch {
     kind: PatchKind,
     body: Value,
+    /// The row whose words it is in, if objects are stored in others.
+    face: Option<&'static Resource>,
 }
 
 impl Patch {
     /// Returns a merge patch (RFC 7396).
     pub fn merge(body: Value) -> Self {
-        Self { kind: PatchKind::Merge, body }
+        Self { kind: PatchKind::Merge, body, face: None }
     }
 
     /// Returns a strategic merge patch.
     pub fn strategic(body: Value) -> Self {
-        Self { kind: PatchKind::Strategic, body }
+        Self { kind: PatchKind::Strategic, body, face: None }
     }
 
     /// Reads a patch of a media type.
@@ -39,7 +41,13 @@ impl Patch {
         };
         let body: Value = serde_json::from_slice(body)
             .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
-        Ok(Self { kind, body })
+        Ok(Self { kind, body, face: None })
+    }
+
+    /// Returns a patch of a face of a kind, applied to what is stored.
+    pub(crate) fn through(mut self, resource: &'static Resource) -> Self {
+        self.face = resource.stored_as.map(|_| resource);
+        self
     }
 
     /// Returns what was sent.
@@ -49,6 +57,16 @@ impl Patch {
 
     /// Returns the patched object.
     pub fn apply(&self, resource: &Resource, old: &Value) -> Result<Value, ApiError> {
+        match self.face {
+            Some(face) => {
+                let shown = face.strategy.shown(old.clone());
+                self.apply_plain(face, &shown).map(|object| face.strategy.kept(object))
+            }
+            None => self.apply_plain(resource, old),
+        }
+    }
+
+    fn apply_plain(&self, resource: &Resource, old: &Value) -> Result<Value, ApiError> {
         let patched = match self.kind {
             PatchKind::Json => patch::json(old, &self.body),
             PatchKind::Merge => patch::merge(old, &self.body),

@@ -1,7 +1,17 @@
 //! The table of what is served: one row per kind. A new kind is a new row; what a kind does beyond the common rules is
 //! its [`Strategy`].
 
-use super::strategy::{self, Strategy};
+use super::strategy::Strategy;
+
+mod cluster;
+mod core;
+mod reviews;
+mod workloads;
+
+pub use cluster::*;
+pub use core::*;
+pub use reviews::{REVIEWS, Review};
+pub use workloads::*;
 
 /// How an object's name must look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +22,8 @@ pub enum NameRule {
     Label,
     /// A DNS label that starts with a letter (services).
     ServiceLabel,
+    /// Anything that fits into a path (roles).
+    PathSegment,
 }
 
 /// A path below an object.
@@ -64,6 +76,10 @@ pub struct Resource {
     pub delete_collection: bool,
     /// How names look.
     pub name_rule: NameRule,
+    /// Whether what belongs to an object outlives it unless a client says otherwise.
+    pub orphans: bool,
+    /// The row as which objects are stored, for a second face of a kind.
+    pub stored_as: Option<&'static Resource>,
     /// What this kind does beyond the common rules.
     pub strategy: &'static dyn Strategy,
 }
@@ -93,8 +109,15 @@ impl Resource {
             returns_deleted: false,
             delete_collection: true,
             name_rule: NameRule::Subdomain,
+            orphans: false,
+            stored_as: None,
             strategy,
         }
+    }
+
+    /// Returns the row as which its objects are stored.
+    pub fn stored(&'static self) -> &'static Self {
+        self.stored_as.unwrap_or(self)
     }
 
     /// Returns `plural` or `plural.group`.
@@ -147,198 +170,82 @@ const fn core(kind: &'static str, verbs: &'static [&'static str], name: &'static
     Subresource { name, group: "", version: "v1", kind, verbs }
 }
 
-/// Namespaces.
-pub static NAMESPACES: Resource = Resource {
-    short_names: &["ns"],
-    namespaced: false,
-    has_status: true,
-    subresources: &[core("Namespace", &["update"], "finalize")],
-    delete_collection: false,
-    returns_deleted: true,
-    name_rule: NameRule::Label,
-    ..Resource::new("", "namespaces", "namespace", "Namespace", &strategy::Namespaces)
+/// The number of copies, as `autoscaling` speaks of it.
+const SCALE: Subresource = Subresource {
+    name: "scale",
+    group: "autoscaling",
+    version: "v1",
+    kind: "Scale",
+    verbs: &["get", "patch", "update"],
 };
 
-/// Nodes.
-pub static NODES: Resource = Resource {
-    short_names: &["no"],
-    namespaced: false,
-    has_status: true,
-    subresources: &[core("NodeProxyOptions", &["create", "delete", "get", "patch", "update"], "proxy")],
-    ..Resource::new("", "nodes", "node", "Node", &strategy::Nodes)
-};
-
-/// Pods.
-pub static PODS: Resource = Resource {
-    short_names: &["po"],
-    categories: &["all"],
-    has_status: true,
-    has_generation: true,
-    returns_deleted: true,
-    subresources: &[
-        core("PodAttachOptions", &["create", "get"], "attach"),
-        core("Binding", &["create"], "binding"),
-        core("Pod", &["get", "patch", "update"], "ephemeralcontainers"),
-        Subresource { name: "eviction", group: "policy", version: "v1", kind: "Eviction", verbs: &["create"] },
-        core("PodExecOptions", &["create", "get"], "exec"),
-        core("Pod", &["get"], "log"),
-        core("PodPortForwardOptions", &["create", "get"], "portforward"),
-        core("Pod", &["get", "patch", "update"], "resize"),
-    ],
-    ..Resource::new("", "pods", "pod", "Pod", &strategy::Pods)
-};
-
-/// Configuration for pods.
-pub static CONFIGMAPS: Resource = Resource {
-    short_names: &["cm"],
-    ..Resource::new("", "configmaps", "configmap", "ConfigMap", &strategy::ConfigMaps)
-};
-
-/// Secrets.
-pub static SECRETS: Resource = Resource::new("", "secrets", "secret", "Secret", &strategy::Secrets);
-
-/// Identities of pods.
-pub static SERVICEACCOUNTS: Resource = Resource {
-    short_names: &["sa"],
-    returns_deleted: true,
-    subresources: &[Subresource {
-        name: "token",
-        group: "authentication.k8s.io",
-        version: "v1",
-        kind: "TokenRequest",
-        verbs: &["create"],
-    }],
-    ..Resource::new("", "serviceaccounts", "serviceaccount", "ServiceAccount", &strategy::ServiceAccounts)
-};
-
-/// Services.
-pub static SERVICES: Resource = Resource {
-    short_names: &["svc"],
-    categories: &["all"],
-    has_status: true,
-    returns_deleted: true,
-    name_rule: NameRule::ServiceLabel,
-    ..Resource::new("", "services", "service", "Service", &strategy::Services)
-};
-
-/// What happened.
-pub static EVENTS: Resource = Resource {
-    short_names: &["ev"],
-    create_on_update: true,
-    ..Resource::new("", "events", "event", "Event", &strategy::Events)
-};
-
-/// Heartbeats and locks.
-pub static LEASES: Resource = Resource {
-    unconditional_update: false,
-    create_on_update: true,
-    ..Resource::new("coordination.k8s.io", "leases", "lease", "Lease", &strategy::Leases)
-};
-
-/// Storage drivers of a node.
-pub static CSINODES: Resource = Resource {
-    namespaced: false,
-    unconditional_update: false,
-    ..Resource::new("storage.k8s.io", "csinodes", "csinode", "CSINode", &strategy::CsiNodes)
-};
-
-/// Storage drivers.
-pub static CSIDRIVERS: Resource = Resource {
-    namespaced: false,
-    unconditional_update: false,
-    ..Resource::new("storage.k8s.io", "csidrivers", "csidriver", "CSIDriver", &strategy::CsiDrivers)
-};
-
-/// Kinds of container runtime.
-pub static RUNTIMECLASSES: Resource = Resource {
-    namespaced: false,
-    unconditional_update: false,
-    ..Resource::new("node.k8s.io", "runtimeclasses", "runtimeclass", "RuntimeClass", &strategy::RuntimeClasses)
-};
-
-/// Priorities of pods.
-pub static PRIORITYCLASSES: Resource = Resource {
-    short_names: &["pc"],
-    namespaced: false,
-    ..Resource::new(
-        "scheduling.k8s.io",
-        "priorityclasses",
-        "priorityclass",
-        "PriorityClass",
-        &strategy::PriorityClasses,
-    )
-};
-
-/// All rows, in discovery's order.
+/// All rows, by group and name.
 pub static ALL: &[&Resource] = &[
     &CONFIGMAPS,
+    &ENDPOINTS,
     &EVENTS,
+    &LIMITRANGES,
     &NAMESPACES,
     &NODES,
+    &PERSISTENTVOLUMECLAIMS,
+    &PERSISTENTVOLUMES,
     &PODS,
+    &PODTEMPLATES,
+    &REPLICATIONCONTROLLERS,
+    &RESOURCEQUOTAS,
     &SECRETS,
     &SERVICEACCOUNTS,
     &SERVICES,
-    &LEASES,
-    &RUNTIMECLASSES,
-    &PRIORITYCLASSES,
+    &CONTROLLERREVISIONS,
+    &DAEMONSETS,
+    &DEPLOYMENTS,
+    &REPLICASETS,
+    &STATEFULSETS,
+    &EVENTS_V1,
+    &CRONJOBS,
+    &JOBS,
+    &CERTIFICATESIGNINGREQUESTS,
+    &INGRESSCLASSES,
+    &INGRESSES,
+    &NETWORKPOLICIES,
+    &PODDISRUPTIONBUDGETS,
+    &CLUSTERROLEBINDINGS,
+    &CLUSTERROLES,
+    &ROLEBINDINGS,
+    &ROLES,
     &CSIDRIVERS,
     &CSINODES,
+    &STORAGECLASSES,
+    &VOLUMEATTACHMENTS,
+    &PRIORITYCLASSES,
+    &LEASES,
+    &RUNTIMECLASSES,
+    &ENDPOINTSLICES,
 ];
 
-/// A review that is answered and not stored (token and access reviews); its handler lives with login and rights.
-#[derive(Debug)]
-pub struct Review {
-    /// API group.
-    pub group: &'static str,
-    /// Name in paths.
-    pub plural: &'static str,
-    /// Name on command lines.
-    pub singular: &'static str,
-    /// Name in objects.
-    pub kind: &'static str,
-    /// Whether it is asked inside a namespace.
-    pub namespaced: bool,
+/// The groups besides the core, in discovery's order.
+pub const GROUPS: &[&str] = &[
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+];
+
+/// Returns the rows that are stored, each kind once.
+pub fn stored() -> impl Iterator<Item = &'static Resource> {
+    ALL.iter().copied().filter(|row| row.stored_as.is_none())
 }
-
-/// Reviews served.
-pub static REVIEWS: &[Review] = &[
-    Review {
-        group: "authentication.k8s.io",
-        plural: "tokenreviews",
-        singular: "tokenreview",
-        kind: "TokenReview",
-        namespaced: false,
-    },
-    Review {
-        group: "authentication.k8s.io",
-        plural: "selfsubjectreviews",
-        singular: "selfsubjectreview",
-        kind: "SelfSubjectReview",
-        namespaced: false,
-    },
-    Review {
-        group: "authorization.k8s.io",
-        plural: "localsubjectaccessreviews",
-        singular: "localsubjectaccessreview",
-        kind: "LocalSubjectAccessReview",
-        namespaced: true,
-    },
-    Review {
-        group: "authorization.k8s.io",
-        plural: "selfsubjectaccessreviews",
-        singular: "selfsubjectaccessreview",
-        kind: "SelfSubjectAccessReview",
-        namespaced: false,
-    },
-    Review {
-        group: "authorization.k8s.io",
-        plural: "subjectaccessreviews",
-        singular: "subjectaccessreview",
-        kind: "SubjectAccessReview",
-        namespaced: false,
-    },
-];
 
 /// Returns the row of a resource.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {

@@ -1,7 +1,9 @@
 //! The verbs over HTTP: reads what a request carries, calls the registry, writes the answer in the form asked for.
 
+mod evict;
 mod fields;
 mod read;
+mod scale;
 mod special;
 mod write;
 
@@ -99,8 +101,10 @@ async fn subresource(
         "finalize" => Part::Finalize,
         "ephemeralcontainers" => Part::EphemeralContainers,
         "resize" => Part::Resize,
+        "approval" => Part::Approval,
+        "scale" => return scale::scale(api, call, resource, request).await,
         "binding" => return special::bind(api, call, request).await,
-        "eviction" => return special::evict(api, call, request).await,
+        "eviction" => return evict::evict(api, call, request).await,
         "token" => return special::token(api, call, request).await,
         _ => return special::connect(api, call, resource, request).await,
     };

@@ -19,6 +19,7 @@ pub(crate) fn metadata_causes(resource: &Resource, object: &Value) -> Vec<Cause>
         NameRule::Subdomain => names::dns1123_subdomain(name),
         NameRule::Label => names::dns1123_label(name),
         NameRule::ServiceLabel => names::dns1035_label(name),
+        NameRule::PathSegment => path_segment(name),
     };
     let mut causes: Vec<Cause> =
         texts.iter().map(|detail| Cause::invalid("metadata.name", &json!(name), detail)).collect();
@@ -46,6 +47,18 @@ pub(crate) fn metadata_causes(resource: &Resource, object: &Value) -> Vec<Cause>
         });
     }
     causes
+}
+
+/// Checks a name that only must fit into a path.
+pub(crate) fn path_segment(name: &str) -> Vec<String> {
+    let mut texts = Vec::new();
+    if name == "." || name == ".." {
+        texts.push(format!("may not be '{name}'"));
+    }
+    for part in ["/", "%"].into_iter().filter(|part| name.contains(part)) {
+        texts.push(format!("may not contain '{part}'"));
+    }
+    texts
 }
 
 /// Checks a pod's specification.

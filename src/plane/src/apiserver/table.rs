@@ -1,7 +1,9 @@
 //! Tables for terminals: the columns that `kubectl get` shows, computed here so that every client shows the same.
 
 mod cells;
+mod described;
 mod pod;
+mod values;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -88,7 +90,7 @@ impl Tabler {
                 row.insert("object".to_owned(), partial(&object));
             }
             Include::Object => {
-                row.insert("object".to_owned(), object);
+                row.insert("object".to_owned(), self.resource.strategy.shown(object));
             }
         }
         Value::Object(row)

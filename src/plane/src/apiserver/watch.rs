@@ -41,7 +41,7 @@ pub(crate) fn serve(
     slot: tokio::sync::OwnedSemaphorePermit,
     stop: CancellationToken,
 ) -> Result<Response<Body>, ApiError> {
-    let selection = Selection::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
+    let selection = Selection::parse(resource.stored(), query.get("labelSelector"), query.get("fieldSelector"))?;
     let from = query.get("resourceVersion");
     let initial = query.flag("sendInitialEvents");
     if !query.get("sendInitialEvents").is_empty() && query.get("resourceVersionMatch") != "NotOlderThan" {
@@ -51,6 +51,7 @@ pub(crate) fn serve(
     }
     let version = read_version(from)?;
     let shape = match wanted.form {
+        Form::Plain | Form::Discovery if resource.stored_as.is_some() => Shape::Face(resource),
         Form::Plain | Form::Discovery => Shape::Plain,
         Form::Metadata => Shape::Metadata,
         Form::Table => {
@@ -64,7 +65,7 @@ pub(crate) fn serve(
     let with_list = initial || (version.0 == 0 && query.get("sendInitialEvents") != "false");
     let start = if with_list {
         let list = registry.list(
-            resource,
+            resource.stored(),
             namespace,
             &ListOptions { selection: selection.clone(), not_before: Some(version), ..ListOptions::default() },
         )?;
@@ -78,7 +79,7 @@ pub(crate) fn serve(
     } else {
         version
     };
-    let watch = match open(registry, resource, namespace, &selection, start) {
+    let watch = match open(registry, resource.stored(), namespace, &selection, start) {
         Ok(watch) => Some(watch),
         // A version that is gone is told inside the stream, as clients of the stock server expect.
         Err(error) if error.code == StatusCode::GONE => {
@@ -154,6 +155,8 @@ fn open(
 #[derive(Debug)]
 enum Shape {
     Plain,
+    /// In the words of another row than the stored one.
+    Face(&'static Resource),
     Metadata,
     /// The flag: columns are still to be told.
     Table(Box<Tabler>, bool),
@@ -239,7 +242,9 @@ impl Stream {
         if self.selection.is_everything() {
             return match self.shape {
                 Shape::Plain => Ok(Some(event.frame())),
-                Shape::Metadata | Shape::Table(..) => self.shaped(event.kind.word(), &event.object()).map(Some),
+                Shape::Face(_) | Shape::Metadata | Shape::Table(..) => {
+                    self.shaped(event.kind.word(), &event.object()).map(Some)
+                }
             };
         }
         let matches = |bytes: &[u8]| self.selection.matches_bytes(bytes);
@@ -270,6 +275,7 @@ impl Stream {
                 out.extend_from_slice(b"}\n");
                 Ok(out.into())
             }
+            Shape::Face(face) => Ok(frame(word, &face.strategy.shown(parse(bytes)?))),
             Shape::Metadata => Ok(frame(word, &partial(&parse(bytes)?))),
             Shape::Table(tabler, columns) => {
                 let with_columns = std::mem::take(columns);
@@ -284,7 +290,7 @@ impl Stream {
             meta["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object = match &self.shape {
-            Shape::Plain => {
+            Shape::Plain | Shape::Face(_) => {
                 json!({"kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": meta})
             }
             Shape::Metadata => {

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::feed::Feed;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{child, list, meta, text};
-use crate::apiserver::registry::{DeleteOptions, Part, Registry, WriteOptions};
-use crate::apiserver::resources::{ALL, NAMESPACES};
+use crate::apiserver::registry::{DeleteOptions, Part, Propagation, Registry, WriteOptions};
+use crate::apiserver::resources::{NAMESPACES, stored};
 
 /// Between two looks at a namespace that is not empty yet: its pods take their time.
 const EVERY: Duration = Duration::from_millis(250);
@@ -52,7 +52,7 @@ async fn empty(registry: &Registry, namespace: &str) -> Result<bool, ApiError> {
         return Ok(true);
     }
     let mut left = 0;
-    for resource in ALL.iter().copied().filter(|resource| resource.namespaced) {
+    for resource in stored().filter(|resource| resource.namespaced) {
         if registry.count(resource, namespace) == 0 {
             continue;
         }
@@ -61,7 +61,8 @@ async fn empty(registry: &Registry, namespace: &str) -> Result<bool, ApiError> {
             let waits = !text(&object, "/metadata/deletionTimestamp").is_empty();
             let gone = !waits && {
                 let uid = Some(meta(&object, "uid").to_owned());
-                let options = DeleteOptions { uid, ..DeleteOptions::default() };
+                let propagation = Some(Propagation::Background);
+                let options = DeleteOptions { uid, propagation, ..DeleteOptions::default() };
                 match registry.delete(resource, namespace, meta(&object, "name"), &options).await {
                     Ok(deletion) => deletion.gone,
                     Err(error) if error.is_not_found() || error.is_conflict() => false,

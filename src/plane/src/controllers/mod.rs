@@ -12,11 +12,15 @@ use crate::apiserver::registry::Registry;
 
 mod binder;
 mod content;
+mod disruption;
 mod emptier;
 mod events;
 mod feed;
 mod fit;
+mod garbage;
+mod gather;
 mod orphans;
+mod protection;
 mod service;
 
 #[cfg(test)]
@@ -39,5 +43,9 @@ pub fn start(registry: &Registry, options: &ControllerOptions, tasks: &Tasks) {
     tasks.essential("kubernetes-service", service::run(registry.clone(), options.apiserver, tasks.token().clone()));
     let binder = binder::Binder::new(registry.clone(), Arc::new(events::Events::new(registry.clone())), tasks.clone());
     tasks.essential("binder", binder.run());
+    tasks.essential("garbage-collector", garbage::run(registry.clone(), tasks.token().clone()));
+    tasks.essential("claim-protection", protection::run(registry.clone(), tasks.token().clone()));
+    tasks.essential("disruption-budgets", disruption::run(registry.clone(), tasks.token().clone()));
+    tasks.essential("cluster-role-gatherer", gather::run(registry.clone(), tasks.token().clone()));
     tasks.essential("orphaned-pods", orphans::run(registry.clone(), tasks.token().clone()));
 }

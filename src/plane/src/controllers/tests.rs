@@ -13,6 +13,8 @@ use crate::apiserver::resources::{
 };
 use crate::store::{Limits, MemoryStore};
 
+mod owners;
+
 struct World {
     registry: Registry,
     tasks: Tasks,

@@ -2,17 +2,23 @@
 
 mod node;
 mod pod;
+mod request;
 mod service;
+mod volume;
 
 use serde_json::Value;
 
 use super::error::ApiError;
 use super::identity::UserInfo;
 use super::object::meta;
+use super::rbac;
 use super::registry::{Part, Registry};
-use super::resources::{NAMESPACES, PODS, Resource};
+use super::resources::{
+    CERTIFICATESIGNINGREQUESTS, NAMESPACES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, Resource,
+};
 
 pub(crate) use service::service_address;
+pub(crate) use volume::{CLAIM_FINALIZER, VOLUME_FINALIZER};
 
 /// Namespaces that the cluster cannot do without.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -24,6 +30,15 @@ pub(crate) fn create(
     user: Option<&UserInfo>,
 ) -> Result<(), ApiError> {
     node::create(registry, resource, object, user)?;
+    rbac::check_escalation(registry.rbac(), resource, object, None, user)?;
+    if std::ptr::eq(resource, &CERTIFICATESIGNINGREQUESTS)
+        && let Some(user) = user
+    {
+        request::sign(object, user);
+    }
+    if std::ptr::eq(resource, &PERSISTENTVOLUMES) || std::ptr::eq(resource, &PERSISTENTVOLUMECLAIMS) {
+        volume::create(registry, resource, object)?;
+    }
     if std::ptr::eq(resource, &PODS) {
         pod::create(registry, object)?;
     }
@@ -38,6 +53,17 @@ pub(crate) fn update(
     old: &Value,
     user: Option<&UserInfo>,
 ) -> Result<(), ApiError> {
+    if std::ptr::eq(resource, &CERTIFICATESIGNINGREQUESTS)
+        && let Some(verb) = request::verb(part, object, old)
+        && !rbac::signer_allowed(registry.rbac(), old, verb, user)
+    {
+        let text = format!(
+            "user not permitted to {verb} requests with signerName {:?}",
+            super::object::text(old, "/spec/signerName")
+        );
+        return Err(ApiError::forbidden(resource, meta(old, "name"), &text));
+    }
+    rbac::check_escalation(registry.rbac(), resource, object, Some(old), user)?;
     node::update(registry, resource, part, object, old, user)
 }
 

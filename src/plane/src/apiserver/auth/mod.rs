@@ -8,6 +8,8 @@ use std::sync::Arc;
 use longshore_transport::tls::ClientCa;
 use longshore_util::clock::SharedClock;
 
+use super::rbac;
+
 mod jwt;
 mod login;
 mod node;
@@ -34,15 +36,22 @@ pub struct Auth {
     client_ca: Arc<ClientCa>,
     tokens: Tokens,
     objects: Arc<dyn ReadObjects>,
+    rbac: Arc<rbac::Index>,
     pods: objects::PodIndex,
     clock: SharedClock,
 }
 
 impl Auth {
     /// Puts the parts together.
-    pub fn new(client_ca: Arc<ClientCa>, key: SigningKey, objects: Arc<dyn ReadObjects>, clock: SharedClock) -> Self {
+    pub fn new(
+        client_ca: Arc<ClientCa>,
+        key: SigningKey,
+        objects: Arc<dyn ReadObjects>,
+        rbac: Arc<rbac::Index>,
+        clock: SharedClock,
+    ) -> Self {
         let tokens = Tokens::new(key, ISSUER.to_owned(), Arc::clone(&objects), Arc::clone(&clock));
-        Self { client_ca, tokens, pods: objects::PodIndex::default(), objects, clock }
+        Self { client_ca, tokens, rbac, pods: objects::PodIndex::default(), objects, clock }
     }
 
     /// Returns the token maker and checker.

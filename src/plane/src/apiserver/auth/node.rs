@@ -28,8 +28,16 @@ impl Auth {
             ("", "nodes", "status") if writes(verb) || verb == "get" => own_name(node, asked, "Node object"),
             // What the agent's own port asks about requests for itself.
             ("", "pods", "") => self.pods(node, asked),
-            ("", "pods", "status") if writes(verb) || verb == "get" => self.own_pod(node, asked),
-            ("", "pods", "eviction") if verb == "create" => self.own_pod(node, asked),
+            ("", "pods", "status") if verb == "get" => self.own_pod(node, asked),
+            ("", "pods", "status") if writes(verb) => self.own_pod_or_none(node, asked),
+            ("", "pods", "eviction") if verb == "create" => self.own_pod_or_none(node, asked),
+            ("", "persistentvolumeclaims", "") if verb == "get" => self.claim_of_pods(node, asked),
+            ("", "persistentvolumeclaims", "status") if verb == "get" || writes(verb) => {
+                self.claim_of_pods(node, asked)
+            }
+            ("", "persistentvolumes", "") if verb == "get" => self.volume_of_pods(node, asked),
+            ("storage.k8s.io", "volumeattachments", "") if verb == "get" => self.own_attachment(node, asked),
+            ("", "endpoints", "") if verb == "get" => Decision::Allow,
             ("", "secrets" | "configmaps", "") => self.named_by_pods(node, asked),
             ("", "serviceaccounts", "") if reads(verb) => self.account_of_pods(node, asked),
             ("", "serviceaccounts", "token") if verb == "create" => self.account_of_pods(node, asked),
@@ -60,8 +68,42 @@ impl Auth {
             "create" => Decision::Allow,
             "list" | "watch" if selects(asked, "spec.nodeName") == Some(node) => Decision::Allow,
             "list" | "watch" => deny("can only list/watch pods with spec.nodeName field selector"),
-            "get" | "delete" => self.own_pod(node, asked),
+            "get" => self.own_pod(node, asked),
+            "delete" => self.own_pod_or_none(node, asked),
             _ => deny(""),
+        }
+    }
+
+    /// A pod that is gone is answered with 404, so that an agent knows that it need not try again.
+    fn own_pod_or_none(&self, node: &str, asked: &Attributes) -> Decision {
+        match self.objects.pod(&asked.namespace, &asked.name) {
+            Some(pod) if text(&pod, "/spec/nodeName") != node => no_relationship(node),
+            Some(_) | None => Decision::Allow,
+        }
+    }
+
+    fn uses_claim(&self, node: &str, namespace: &str, claim: &str) -> bool {
+        let pods = self.pods.of(self.objects.as_ref(), namespace);
+        pods.iter().any(|pod| pod.node == node && pod.claims.contains(claim))
+    }
+
+    fn claim_of_pods(&self, node: &str, asked: &Attributes) -> Decision {
+        if self.uses_claim(node, &asked.namespace, &asked.name) { Decision::Allow } else { no_relationship(node) }
+    }
+
+    fn volume_of_pods(&self, node: &str, asked: &Attributes) -> Decision {
+        let Some(volume) = self.objects.volume(&asked.name) else { return no_relationship(node) };
+        let (namespace, claim) = (text(&volume, "/spec/claimRef/namespace"), text(&volume, "/spec/claimRef/name"));
+        if !claim.is_empty() && self.uses_claim(node, namespace, claim) {
+            return Decision::Allow;
+        }
+        no_relationship(node)
+    }
+
+    fn own_attachment(&self, node: &str, asked: &Attributes) -> Decision {
+        match self.objects.attachment(&asked.name) {
+            Some(attachment) if text(&attachment, "/spec/nodeName") == node => Decision::Allow,
+            _ => no_relationship(node),
         }
     }
 

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::apiserver::object::text;
+use crate::apiserver::object::{list, text};
 use crate::apiserver::registry::{ListOptions, Registry};
-use crate::apiserver::resources::{NODES, PODS, SECRETS, SERVICEACCOUNTS};
+use crate::apiserver::resources::{NODES, PERSISTENTVOLUMES, PODS, SECRETS, SERVICEACCOUNTS, VOLUMEATTACHMENTS};
 
 /// Reads stored objects. All answers are of this moment and cost no IO.
 pub trait ReadObjects: Send + Sync + std::fmt::Debug + 'static {
@@ -23,6 +23,14 @@ pub trait ReadObjects: Send + Sync + std::fmt::Debug + 'static {
     fn secret(&self, namespace: &str, name: &str) -> Option<Value>;
     /// Returns a node.
     fn node(&self, name: &str) -> Option<Value>;
+    /// Returns a volume.
+    fn volume(&self, _name: &str) -> Option<Value> {
+        None
+    }
+    /// Returns what is attached to a node under a name.
+    fn attachment(&self, _name: &str) -> Option<Value> {
+        None
+    }
 }
 
 impl ReadObjects for Registry {
@@ -46,6 +54,14 @@ impl ReadObjects for Registry {
     fn node(&self, name: &str) -> Option<Value> {
         self.find(&NODES, "", name).ok().flatten()
     }
+
+    fn volume(&self, name: &str) -> Option<Value> {
+        self.find(&PERSISTENTVOLUMES, "", name).ok().flatten()
+    }
+
+    fn attachment(&self, name: &str) -> Option<Value> {
+        self.find(&VOLUMEATTACHMENTS, "", name).ok().flatten()
+    }
 }
 
 /// What a pod lets its node read.
@@ -56,6 +72,7 @@ pub(super) struct PodFacts {
     pub(super) is_mirror: bool,
     pub(super) secrets: BTreeSet<String>,
     pub(super) configmaps: BTreeSet<String>,
+    pub(super) claims: BTreeSet<String>,
 }
 
 /// Annotation of pods that stand for a node's own static pods.
@@ -72,6 +89,14 @@ impl PodFacts {
         facts.service_account = text(pod, "/spec/serviceAccountName").to_owned();
         if let Some(spec) = pod.get("spec") {
             facts.collect(spec);
+        }
+        for volume in list(pod, "/spec/volumes") {
+            if volume.get("ephemeral").is_some() {
+                // The claim of such a volume is made under this name.
+                facts.claims.insert(format!("{}-{}", text(pod, "/metadata/name"), text(volume, "/name")));
+            } else if volume.get("persistentVolumeClaim").is_some() {
+                facts.claims.insert(text(volume, "/persistentVolumeClaim/claimName").to_owned());
+            }
         }
         facts
     }

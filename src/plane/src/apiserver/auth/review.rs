@@ -10,6 +10,7 @@ use crate::apiserver::error::ApiError;
 use crate::apiserver::hooks::{Authenticate, Authorize, Reviewer};
 use crate::apiserver::identity::{Attributes, Decision, UserInfo};
 use crate::apiserver::object::{child, list, metadata, text};
+use crate::apiserver::rbac;
 use crate::apiserver::resources::Review;
 
 impl Authenticate for Auth {
@@ -39,6 +40,7 @@ impl Reviewer for Auth {
         let status = match review.kind {
             "TokenReview" => self.token_review(&object)?,
             "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
+            "SelfSubjectRulesReview" => self.own_rules(user, &object)?,
             "SelfSubjectAccessReview" => self.access(review, user, &object)?,
             "LocalSubjectAccessReview" => {
                 if text(&object, "/spec/resourceAttributes/namespace") != namespace {
@@ -81,9 +83,26 @@ impl Auth {
         })
     }
 
+    /// All that a user may do in a namespace, as far as roles say it.
+    fn own_rules(&self, user: &UserInfo, object: &Value) -> Result<Value, ApiError> {
+        let namespace = text(object, "/spec/namespace");
+        if namespace.is_empty() {
+            return Err(ApiError::bad_request("no namespace on request"));
+        }
+        let rules = self.rbac.rules(user, namespace);
+        let shown = |paths: bool| -> Vec<Value> {
+            rules.iter().filter(|rule| rule.is_of_paths() == paths).map(rbac::Rule::shown).collect()
+        };
+        Ok(json!({"resourceRules": shown(false), "nonResourceRules": shown(true), "incomplete": false}))
+    }
+
     fn access(&self, review: &Review, user: &UserInfo, object: &Value) -> Result<Value, ApiError> {
-        Ok(match self.decide(user, &attributes(review, object)?) {
-            Decision::Allow => json!({"allowed": true}),
+        let asked = attributes(review, object)?;
+        Ok(match self.decide(user, &asked) {
+            Decision::Allow => match self.reason(user, &asked) {
+                reason if reason.is_empty() => json!({"allowed": true}),
+                reason => json!({"allowed": true, "reason": reason}),
+            },
             Decision::Deny { reason } if reason.is_empty() => json!({"allowed": false}),
             Decision::Deny { reason } => json!({"allowed": false, "reason": reason}),
         })

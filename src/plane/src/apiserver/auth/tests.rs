@@ -17,6 +17,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::apiserver::identity::UserInfo;
+use crate::apiserver::registry::{ClusterFacts, Registry, WriteOptions};
+use crate::apiserver::resources::NAMESPACES;
+use crate::store::{Limits, MemoryStore};
 
 mod login;
 mod review;
@@ -67,6 +70,14 @@ impl ReadObjects for Objects {
     fn node(&self, name: &str) -> Option<Value> {
         self.get("node", "", name)
     }
+
+    fn volume(&self, name: &str) -> Option<Value> {
+        self.get("volume", "", name)
+    }
+
+    fn attachment(&self, name: &str) -> Option<Value> {
+        self.get("attachment", "", name)
+    }
 }
 
 pub(super) struct World {
@@ -74,6 +85,27 @@ pub(super) struct World {
     pub(super) clock: Arc<ManualClock>,
     pub(super) objects: Arc<Objects>,
     pub(super) auth: Auth,
+    /// Holds roles and bindings only.
+    pub(super) registry: Registry,
+}
+
+/// A registry with the roles that every cluster has. Made on a thread of its own: tests may or may not run on a runtime.
+fn bootstrapped(clock: Arc<ManualClock>) -> Registry {
+    let store = Arc::new(MemoryStore::new(Limits::default(), clock.clone()));
+    let registry = Registry::new(store, clock, ClusterFacts::default());
+    let made = registry.clone();
+    let work = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            for name in ["kube-system", "kube-public", "a"] {
+                let namespace = json!({"metadata": {"name": name}});
+                made.create(&NAMESPACES, "", namespace, &WriteOptions::default()).await.unwrap();
+            }
+            rbac::bootstrap::ensure(&made).await.unwrap();
+        });
+    };
+    std::thread::spawn(work).join().unwrap();
+    registry
 }
 
 impl World {
@@ -85,12 +117,13 @@ impl World {
         let (private, public) = signing_key_pair().unwrap();
         let key = SigningKey::from_pem(&private, &public).unwrap();
         let client_ca = Arc::new(ClientCa::from_pem(&authority.keyed().certificate_pem).unwrap());
-        let auth = Auth::new(client_ca, key, objects.clone(), clock.clone());
+        let registry = bootstrapped(clock.clone());
+        let auth = Auth::new(client_ca, key, objects.clone(), Arc::clone(registry.rbac()), clock.clone());
         objects.put("node", json!({"metadata": {"name": "n1", "uid": "node-uid"}}));
         objects.put("account", json!({"metadata": {"namespace": "a", "name": "default", "uid": "sa-uid"}}));
         objects.put("pod", pod("a", "p", "n1"));
         objects.put("pod", pod("a", "q", "n2"));
-        Self { authority, clock, objects, auth }
+        Self { authority, clock, objects, auth, registry }
     }
 
     pub(super) fn certificate(&self, request: &LeafRequest) -> PeerIdentity {

@@ -138,7 +138,7 @@ impl Registry {
 }
 
 /// The stock server's answer to a body whose fields have wrong types.
-pub(super) fn bad_types(resource: &Resource, detail: &str) -> ApiError {
+pub(crate) fn bad_types(resource: &Resource, detail: &str) -> ApiError {
     ApiError::bad_request(format!(
         "{kind} in version {version:?} cannot be handled as a {kind}: {detail}",
         kind = resource.kind,

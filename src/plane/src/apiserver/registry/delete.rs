@@ -18,9 +18,28 @@ use crate::apiserver::resources::{NAMESPACES, PODS, Resource};
 use crate::apiserver::strategy::grace_of;
 use crate::store::{Entry, StoreError};
 
+/// Finalizer of what waits until what belongs to it has been set free.
+pub const ORPHAN: &str = "orphan";
+
+/// Finalizer of what waits until what belongs to it is gone.
+pub const FOREGROUND: &str = "foregroundDeletion";
+
+/// What becomes of what belongs to a deleted object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    /// It stays and belongs to nobody.
+    Orphan,
+    /// It goes after the object.
+    Background,
+    /// It goes before the object.
+    Foreground,
+}
+
 /// How to delete.
 #[derive(Debug, Clone, Default)]
 pub struct DeleteOptions {
+    /// What becomes of what belongs to it; as finalizers and kind say if none.
+    pub propagation: Option<Propagation>,
     /// Seconds that a pod gets; its own if none.
     pub grace: Option<i64>,
     /// Only the object of this uid.
@@ -111,6 +130,7 @@ impl Registry {
         if std::ptr::eq(resource, &NAMESPACES) {
             return delete_namespace(resource, object, now);
         }
+        let propagated = propagate(resource, &mut object, options.propagation);
         let held = !list(&object, "/metadata/finalizers").is_empty();
         let waiting = deletion_time(&object);
         if std::ptr::eq(resource, &PODS) {
@@ -127,12 +147,12 @@ impl Registry {
                     let present =
                         object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
                     let Some(wanted) = options.grace else {
-                        return Ok(if present == 0 && !held { Next::Gone(object) } else { Next::AsIs });
+                        return Ok(if present == 0 && !held { Next::Gone(object) } else { as_is(propagated, object) });
                     };
                     // Grace may only shrink: a later delete with a longer one changes nothing.
                     let wanted = grace_of(&object, Some(wanted));
                     if wanted >= present {
-                        return Ok(if present == 0 && !held { Next::Gone(object) } else { Next::AsIs });
+                        return Ok(if present == 0 && !held { Next::Gone(object) } else { as_is(propagated, object) });
                     }
                     let started = due.checked_sub(SignedDuration::from_secs(present)).unwrap_or(now);
                     mark(&mut object, started, wanted);
@@ -142,13 +162,51 @@ impl Registry {
         }
         match (held, waiting) {
             (false, _) => Ok(Next::Gone(object)),
-            (true, Some(_)) => Ok(Next::AsIs),
+            (true, Some(_)) => Ok(as_is(propagated, object)),
             (true, None) => {
                 mark(&mut object, now, 0);
+                if resource.has_generation {
+                    bump_generation(&mut object);
+                }
                 Ok(Next::Waits(object))
             }
         }
     }
+}
+
+/// A deletion that changes nothing but perhaps what becomes of others.
+fn as_is(propagated: bool, object: Value) -> Next {
+    if propagated { Next::Waits(object) } else { Next::AsIs }
+}
+
+/// Sets the finalizer that stands for what becomes of others. Returns whether that changed something.
+fn propagate(resource: &Resource, object: &mut Value, wanted: Option<Propagation>) -> bool {
+    let before = list(object, "/metadata/finalizers").to_vec();
+    let has = |name: &str| before.iter().any(|own| own == name);
+    let wanted = match wanted {
+        Some(Propagation::Orphan) => Some(ORPHAN),
+        Some(Propagation::Foreground) => Some(FOREGROUND),
+        Some(Propagation::Background) => None,
+        None if has(ORPHAN) => Some(ORPHAN),
+        None if has(FOREGROUND) => Some(FOREGROUND),
+        None => resource.orphans.then_some(ORPHAN),
+    };
+    let mut now = before.clone();
+    now.retain(|own| (own != ORPHAN && own != FOREGROUND) || wanted.is_some_and(|wanted| own == wanted));
+    if let Some(wanted) = wanted
+        && !now.iter().any(|own| own == wanted)
+    {
+        now.push(json!(wanted));
+    }
+    if now == before {
+        return false;
+    }
+    if now.is_empty() {
+        metadata(object).remove("finalizers");
+    } else {
+        metadata(object).insert("finalizers".to_owned(), json!(now));
+    }
+    true
 }
 
 fn check_preconditions(

@@ -15,11 +15,12 @@ use serde_json::Value;
 use super::error::ApiError;
 use super::identity::UserInfo;
 use super::object::Object;
+use super::rbac;
 use super::resources::Resource;
-use crate::store::{Revision, SharedStore, StoreError, Watch};
+use crate::store::{Entry, ListRequest, Revision, SharedStore, StoreError, Watch};
 
-pub(crate) use create::suffix;
-pub use delete::{DeleteOptions, Deletion};
+pub(crate) use create::{bad_types, suffix};
+pub use delete::{DeleteOptions, Deletion, FOREGROUND, ORPHAN, Propagation};
 pub use list::{ListOptions, ObjectList, Selection};
 pub use update::Part;
 
@@ -75,6 +76,8 @@ pub struct Registry {
     store: SharedStore,
     clock: SharedClock,
     facts: ClusterFacts,
+    /// What roles let users do.
+    rbac: Arc<rbac::Index>,
     /// Held while a service address is chosen and written.
     addresses: Arc<tokio::sync::Mutex<()>>,
 }
@@ -82,7 +85,8 @@ pub struct Registry {
 impl Registry {
     /// Returns a registry over a store.
     pub fn new(store: SharedStore, clock: SharedClock, facts: ClusterFacts) -> Self {
-        Self { store, clock, facts, addresses: Arc::default() }
+        let rbac = Arc::new(rbac::Index::new(Arc::clone(&store)));
+        Self { store, clock, facts, rbac, addresses: Arc::default() }
     }
 
     /// Returns the clock by which objects are stamped.
@@ -124,6 +128,23 @@ impl Registry {
     /// with [`StoreError::Compacted`] when it was too slow: list and watch again.
     pub fn watch(&self, resource: &Resource, namespace: &str, from: Revision) -> Result<Watch, StoreError> {
         self.store.watch(&resource.prefix(namespace), from)
+    }
+
+    /// Returns what roles let users do.
+    pub fn rbac(&self) -> &Arc<rbac::Index> {
+        &self.rbac
+    }
+
+    /// Returns all that is stored, and a watch on everything from there.
+    pub(crate) fn everything(&self) -> Result<(Vec<Entry>, Watch), StoreError> {
+        let listing = self.store.list(&ListRequest::default())?;
+        let watch = self.store.watch("", listing.revision)?;
+        Ok((listing.entries, watch))
+    }
+
+    /// Returns what is stored under a key, parsed.
+    pub(crate) fn at_key(&self, key: &str) -> Result<Option<Value>, ApiError> {
+        self.store.get(key).map(|entry| Object::from(entry).value()).transpose()
     }
 
     pub(crate) fn watch_key(&self, key: &str, from: Revision) -> Result<Watch, StoreError> {

@@ -6,7 +6,9 @@ use super::create::bad_types;
 use super::{Registry, TRIES, WriteOptions};
 use crate::apiserver::admission;
 use crate::apiserver::error::{ApiError, Cause};
-use crate::apiserver::object::{Object, child, copy, draft, drop_nulls, list, meta, metadata, text, tidy_metadata};
+use crate::apiserver::object::{
+    Object, child, copy, default, draft, drop_nulls, list, meta, metadata, text, tidy_metadata,
+};
 use crate::apiserver::patch::Patch;
 use crate::apiserver::resources::{NAMESPACES, Resource};
 use crate::apiserver::rules;
@@ -26,6 +28,8 @@ pub enum Part {
     EphemeralContainers,
     /// A pod's container resources.
     Resize,
+    /// The decision about a request for a certificate.
+    Approval,
     /// Everything, by the server itself: nothing is carried over or refused.
     Whole,
 }
@@ -133,6 +137,17 @@ impl Registry {
         Err(ApiError::stale(resource, name))
     }
 
+    /// Conditions that were sent without times have those of now.
+    fn date_decisions(&self, object: &mut Value) {
+        let now = self.now();
+        let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+            for key in ["lastUpdateTime", "lastTransitionTime"] {
+                default(condition, key, || json!(now));
+            }
+        }
+    }
+
     async fn write(
         &self,
         resource: &'static Resource,
@@ -155,6 +170,7 @@ impl Registry {
         match part {
             Part::Status => resource.strategy.prepare_status(&mut object, old),
             Part::Main => resource.strategy.prepare_update(&mut object, old),
+            Part::Approval => self.date_decisions(&mut object),
             Part::Finalize | Part::EphemeralContainers | Part::Resize | Part::Whole => {}
         }
         resource.strategy.defaults(&mut object);
@@ -171,6 +187,9 @@ impl Registry {
             causes.extend(resource.strategy.validate(&object));
             causes.extend(strategy::guests::causes(&object, old));
         }
+        if part == Part::Approval {
+            causes.extend(strategy::kinds::approval_causes(&object, old));
+        }
         if let Some(sent) = &sent {
             causes.extend(resource.strategy.validate(&object));
             causes.extend(strategy::sizes::causes(&object, old, sent));
@@ -178,7 +197,7 @@ impl Registry {
         if !causes.is_empty() {
             return Err(ApiError::invalid(resource, &name, causes));
         }
-        if resource.has_generation && object.get("spec") != old.get("spec") {
+        if resource.has_generation && resource.strategy.is_new_generation(&object, old) {
             bump_generation(&mut object);
         }
         if object == *old {
@@ -256,6 +275,13 @@ fn merge_part(resource: &Resource, part: Part, object: &mut Value, old: &Value) 
         }
         Part::Main | Part::Whole => {}
         Part::Status => take_over(object, "status"),
+        Part::Approval => {
+            let conditions = object.pointer("/status/conditions").cloned();
+            take_over(object, "metadata");
+            if let Some(conditions) = conditions {
+                child(object, "status").insert("conditions".to_owned(), conditions);
+            }
+        }
         Part::Finalize => {
             let finalizers = list(object, "/spec/finalizers").to_vec();
             take_over(object, "metadata");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Call, wanted};
 use crate::apiserver::error::ApiError;
 use crate::apiserver::negotiate::{Form, Wanted, answer};
-use crate::apiserver::object::Object;
+use crate::apiserver::object::{Object, parse};
 use crate::apiserver::registry::{ListOptions, ObjectList, Selection};
 use crate::apiserver::resources::Resource;
 use crate::apiserver::server::Api;
@@ -23,7 +23,7 @@ pub(super) fn get(
     headers: &HeaderMap,
 ) -> Result<Response<Body>, ApiError> {
     let wanted = wanted(headers)?;
-    let object = api.registry().get(resource, call.namespace(resource), call.name())?;
+    let object = api.registry().get(resource.stored(), call.namespace(resource), call.name())?;
     one(api, call, resource, StatusCode::OK, wanted, object)
 }
 
@@ -37,7 +37,7 @@ pub(super) fn one(
     object: Object,
 ) -> Result<Response<Body>, ApiError> {
     let bytes = match wanted.form {
-        Form::Plain | Form::Discovery => object.bytes,
+        Form::Plain | Form::Discovery => shown(resource, object.bytes)?,
         Form::Metadata => encode(&partial(&object.value()?)),
         Form::Table => {
             let tabler = tabler(api, call, resource)?;
@@ -46,6 +46,14 @@ pub(super) fn one(
         }
     };
     answer(code, wanted, bytes)
+}
+
+/// Returns stored bytes as the face of the kind shows them.
+fn shown(resource: &Resource, bytes: Bytes) -> Result<Bytes, ApiError> {
+    if resource.stored_as.is_none() {
+        return Ok(bytes);
+    }
+    Ok(encode(&resource.strategy.shown(parse(&bytes)?)))
 }
 
 fn tabler(api: &Api, call: &Call, resource: &'static Resource) -> Result<Tabler, ApiError> {
@@ -103,7 +111,7 @@ pub(super) fn list(
 ) -> Result<Response<Body>, ApiError> {
     let wanted = wanted(headers)?;
     let options = list_options(call, resource)?;
-    let list = api.registry().list(resource, call.namespace(resource), &options)?;
+    let list = api.registry().list(resource.stored(), call.namespace(resource), &options)?;
     many(api, call, resource, wanted, &list)
 }
 
@@ -125,7 +133,9 @@ pub(super) fn many(
     let bytes = match wanted.form {
         Form::Plain | Form::Discovery => {
             let kind = format!("{}List", resource.kind);
-            join(&kind, &resource.api_version(), &metadata, list.items.iter().map(|item| item.bytes.clone()))
+            let items: Result<Vec<Bytes>, ApiError> =
+                list.items.iter().map(|item| shown(resource, item.bytes.clone())).collect();
+            join(&kind, &resource.api_version(), &metadata, items?.into_iter())
         }
         Form::Metadata => {
             let items: Result<Vec<Bytes>, ApiError> =

@@ -5,13 +5,13 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::write::{read_delete_options, success};
+use super::write::success;
 use super::{Call, wanted};
 use crate::apiserver::error::ApiError;
 use crate::apiserver::hooks::Connection;
 use crate::apiserver::negotiate::{answer, check_kind, decode, read_body};
 use crate::apiserver::object::{child, meta, metadata, text, time};
-use crate::apiserver::registry::{DeleteOptions, Part, WriteOptions};
+use crate::apiserver::registry::{Part, WriteOptions};
 use crate::apiserver::resources::{PODS, Resource, Review, SERVICEACCOUNTS};
 use crate::apiserver::server::Api;
 
@@ -66,20 +66,6 @@ impl crate::apiserver::Registry {
         };
         self.modify(&PODS, namespace, name, Part::Whole, &own, change).await.map(drop)
     }
-}
-
-pub(super) async fn evict(api: &Api, call: &Call, request: Request<Body>) -> Result<Response<Body>, ApiError> {
-    let wanted = wanted(request.headers())?;
-    let (parts, body) = request.into_parts();
-    let eviction = decode(&parts.headers, "Eviction", &read_body(body).await?)?;
-    check_kind(&eviction, "policy/v1", "Eviction")?;
-    let mut options = DeleteOptions { write: call.write_options()?, ..DeleteOptions::default() };
-    if let Some(sent) = eviction.get("deleteOptions").filter(|sent| !sent.is_null()) {
-        read_delete_options(sent, &mut options)?;
-    }
-    // No disruption budgets are kept here, so an eviction is a deletion.
-    api.registry().delete(&PODS, &call.info.attributes.namespace, call.name(), &options).await?;
-    success(StatusCode::CREATED, wanted, None)
 }
 
 pub(super) async fn token(api: &Api, call: &Call, request: Request<Body>) -> Result<Response<Body>, ApiError> {

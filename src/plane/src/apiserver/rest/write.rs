@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::read::{list_options, many, one};
@@ -11,8 +11,8 @@ use crate::apiserver::error::ApiError;
 use crate::apiserver::negotiate::{self, Wanted, answer, media_type, read_body};
 use crate::apiserver::object::meta;
 use crate::apiserver::patch::Patch;
-use crate::apiserver::registry::{DeleteOptions, ObjectList, Part, WriteOptions};
-use crate::apiserver::resources::Resource;
+use crate::apiserver::registry::{DeleteOptions, ObjectList, Part, Propagation, WriteOptions, bad_types};
+use crate::apiserver::resources::{JOBS, Resource};
 use crate::apiserver::server::Api;
 
 /// What comes with a whole object.
@@ -29,6 +29,17 @@ impl Sent {
         let options = call.write_options()?;
         let (_, object) = object(resource, request).await?;
         let unknown = fields::check(call, resource, &object)?;
+        let object = if resource.stored_as.is_some() {
+            resource.strategy.decode(&object, false).map_err(|detail| bad_types(resource, &detail))?;
+            let causes =
+                if call.info.attributes.verb == "create" { resource.strategy.validate(&object) } else { Vec::new() };
+            if !causes.is_empty() {
+                return Err(ApiError::invalid(resource.stored(), meta(&object, "name"), causes));
+            }
+            resource.strategy.kept(object)
+        } else {
+            object
+        };
         Ok(Self { wanted, options, object, unknown })
     }
 }
@@ -40,7 +51,7 @@ pub(super) async fn create(
     request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
     let Sent { wanted, options, object, unknown } = Sent::read(call, resource, request).await?;
-    let made = api.registry().create(resource, call.namespace(resource), object, &options).await?;
+    let made = api.registry().create(resource.stored(), call.namespace(resource), object, &options).await?;
     one(api, call, resource, StatusCode::CREATED, wanted, made).map(|response| unknown.told(response))
 }
 
@@ -56,7 +67,7 @@ pub(super) async fn update(
         return Err(ApiError::bad_request("name must be provided"));
     }
     let (written, new) =
-        api.registry().update(resource, call.namespace(resource), call.name(), part, object, &options).await?;
+        api.registry().update(resource.stored(), call.namespace(resource), call.name(), part, object, &options).await?;
     let code = if new { StatusCode::CREATED } else { StatusCode::OK };
     one(api, call, resource, code, wanted, written).map(|response| unknown.told(response))
 }
@@ -72,9 +83,10 @@ pub(super) async fn patch(
     let options = call.write_options()?;
     let (parts, body) = request.into_parts();
     let body = read_body(body).await?;
-    let patch = Patch::parse(&media_type(&parts.headers), &body)?;
+    let patch = Patch::parse(&media_type(&parts.headers), &body)?.through(resource);
     let unknown = fields::check(call, resource, patch.body())?;
-    let written = api.registry().patch(resource, call.namespace(resource), call.name(), part, &patch, &options).await?;
+    let written =
+        api.registry().patch(resource.stored(), call.namespace(resource), call.name(), part, &patch, &options).await?;
     one(api, call, resource, StatusCode::OK, wanted, written).map(|response| unknown.told(response))
 }
 
@@ -87,16 +99,30 @@ pub(super) async fn delete(
     let wanted = wanted(request.headers())?;
     let (parts, body) = request.into_parts();
     let options = delete_options(call, &parts.headers, &read_body(body).await?)?;
-    let done = api.registry().delete(resource, call.namespace(resource), call.name(), &options).await?;
+    let done = api.registry().delete(resource.stored(), call.namespace(resource), call.name(), &options).await?;
+    let told = |response| {
+        if std::ptr::eq(resource, &JOBS) && options.propagation.is_none() { warned(response) } else { response }
+    };
     if done.gone && !resource.returns_deleted {
         let object = done.object.value()?;
         let mut details = json!({"name": call.name(), "kind": resource.plural, "uid": meta(&object, "uid")});
         if !resource.group.is_empty() {
             details["group"] = json!(resource.group);
         }
-        return success(StatusCode::OK, wanted, Some(details));
+        return success(StatusCode::OK, wanted, Some(details)).map(told);
     }
-    one(api, call, resource, StatusCode::OK, wanted, done.object)
+    // Upstream says that something is still to be done only to those who asked to wait for it.
+    let waits = !done.gone && options.propagation == Some(Propagation::Foreground);
+    let code = if waits { StatusCode::ACCEPTED } else { StatusCode::OK };
+    one(api, call, resource, code, wanted, done.object).map(told)
+}
+
+/// Jobs leave their pods behind unless a client says otherwise; few expect that.
+fn warned(mut response: Response<Body>) -> Response<Body> {
+    let text = "299 - \"child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+                remove them or set propagationPolicy=Orphan to suppress this warning\"";
+    response.headers_mut().append(header::WARNING, HeaderValue::from_static(text));
+    response
 }
 
 pub(super) async fn delete_collection(
@@ -109,7 +135,8 @@ pub(super) async fn delete_collection(
     let selection = list_options(call, resource)?;
     let (parts, body) = request.into_parts();
     let options = delete_options(call, &parts.headers, &read_body(body).await?)?;
-    let items = api.registry().delete_collection(resource, call.namespace(resource), &selection, &options).await?;
+    let items =
+        api.registry().delete_collection(resource.stored(), call.namespace(resource), &selection, &options).await?;
     let list = ObjectList { items, revision: api.registry().revision(), ..ObjectList::default() };
     many(api, call, resource, wanted, &list)
 }
@@ -132,12 +159,47 @@ pub(super) fn delete_options(call: &Call, headers: &HeaderMap, body: &[u8]) -> R
         options.grace =
             Some(grace.parse().map_err(|_| ApiError::bad_request(format!("invalid gracePeriodSeconds {grace:?}")))?);
     }
+    let mut asked = json!({});
+    for key in ["propagationPolicy", "orphanDependents"] {
+        let value = call.query.get(key);
+        if !value.is_empty() {
+            asked[key] = if key == "orphanDependents" { json!(call.query.flag(key)) } else { json!(value) };
+        }
+    }
+    options.propagation = propagation(&asked)?;
     if body.is_empty() {
         return Ok(options);
     }
     let sent = negotiate::decode(headers, "DeleteOptions", body)?;
     read_delete_options(&sent, &mut options)?;
     Ok(options)
+}
+
+/// Reads what shall become of others: a policy, or the old word for two of them.
+fn propagation(sent: &Value) -> Result<Option<Propagation>, ApiError> {
+    let invalid = |detail: String| {
+        let field = "propagationPolicy";
+        let text = format!("DeleteOptions.meta.k8s.io \"\" is invalid: {field}: {detail}");
+        let cause = json!({"reason": "FieldValueInvalid", "message": detail, "field": field});
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text)
+            .with(json!({"group": "meta.k8s.io", "kind": "DeleteOptions", "causes": [cause]}))
+    };
+    let policy = sent.get("propagationPolicy").and_then(Value::as_str);
+    let orphans = sent.get("orphanDependents").and_then(Value::as_bool);
+    Ok(match (policy, orphans) {
+        (Some(policy), Some(_)) => {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            return Err(invalid(format!("Invalid value: {policy:?}: {detail}")));
+        }
+        (Some("Orphan"), None) | (None, Some(true)) => Some(Propagation::Orphan),
+        (Some("Background"), None) | (None, Some(false)) => Some(Propagation::Background),
+        (Some("Foreground"), None) => Some(Propagation::Foreground),
+        (Some(other), None) => {
+            let known = "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+            return Err(invalid(format!("Unsupported value: {other:?}: {known}")));
+        }
+        (None, None) => None,
+    })
 }
 
 pub(super) fn read_delete_options(sent: &Value, options: &mut DeleteOptions) -> Result<(), ApiError> {
@@ -154,6 +216,7 @@ pub(super) fn read_delete_options(sent: &Value, options: &mut DeleteOptions) -> 
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(_) => Err(bad(pointer)),
     };
+    options.propagation = propagation(sent)?.or(options.propagation);
     options.uid = text("/preconditions/uid")?;
     options.resource_version = text("/preconditions/resourceVersion")?;
     match sent.get("dryRun") {

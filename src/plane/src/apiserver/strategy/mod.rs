@@ -1,7 +1,12 @@
 //! What single kinds do beyond the common rules: types, defaults, preparation, validation.
 
+mod checks;
+mod described;
+mod events;
 pub(crate) mod guests;
+pub(crate) mod kinds;
 mod namespace;
+mod paths;
 mod pod;
 pub(crate) mod sizes;
 mod small;
@@ -12,11 +17,13 @@ use serde_json::Value;
 
 use super::error::Cause;
 
+pub(crate) use checks::{percent, selector_of, selects};
+pub(crate) use events::{Events, EventsFace};
 pub(crate) use namespace::{Namespaces, Nodes};
 pub(crate) use pod::{Pods, grace_of};
 pub(crate) use small::{
-    ConfigMaps, CsiDrivers, CsiNodes, Events, Leases, PriorityClasses, RuntimeClasses, Secrets, ServiceAccounts,
-    Services,
+    ConfigMaps, CsiDrivers, CsiNodes, Leases, PriorityClasses, RuntimeClasses, SYSTEM_PRIORITIES, Scales, Secrets,
+    ServiceAccounts, Services,
 };
 
 /// Rules of one kind. Called in this order: `decode`, `defaults`, `prepare_…`, `validate…`.
@@ -46,9 +53,24 @@ pub trait Strategy: Sync + fmt::Debug {
     fn validate_update(&self, _object: &Value, _old: &Value) -> Vec<Cause> {
         Vec::new()
     }
+
+    /// Whether a change makes a new generation, for kinds that count them.
+    fn is_new_generation(&self, object: &Value, old: &Value) -> bool {
+        object.get("spec") != old.get("spec")
+    }
+
+    /// Returns a stored object as this face of its kind shows it.
+    fn shown(&self, object: Value) -> Value {
+        object
+    }
+
+    /// Returns an object that was sent to this face of its kind as it is stored.
+    fn kept(&self, object: Value) -> Value {
+        object
+    }
 }
 
-fn typed<T>(object: &Value, again: bool) -> Result<Option<Value>, String>
+pub(super) fn typed<T>(object: &Value, again: bool) -> Result<Option<Value>, String>
 where
     T: serde::de::DeserializeOwned + serde::Serialize,
 {

@@ -21,6 +21,16 @@ impl Strategy for Leases {
     }
 }
 
+/// Scales are views.
+#[derive(Debug)]
+pub(crate) struct Scales;
+
+impl Strategy for Scales {
+    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
+        super::typed::<k8s_openapi::api::autoscaling::v1::Scale>(object, again)
+    }
+}
+
 /// Service accounts need nothing beyond their types.
 #[derive(Debug)]
 pub(crate) struct ServiceAccounts;
@@ -208,31 +218,6 @@ impl Strategy for Services {
 }
 
 #[derive(Debug)]
-pub(crate) struct Events;
-
-impl Strategy for Events {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<core::Event>(object, again)
-    }
-
-    fn defaults(&self, object: &mut Value) {
-        if let Some(map) = object.as_object_mut() {
-            default(map, "reportingComponent", || json!(""));
-            default(map, "reportingInstance", || json!(""));
-        }
-    }
-
-    fn validate(&self, object: &Value) -> Vec<Cause> {
-        let (about, own) = (text(object, "/involvedObject/namespace"), meta(object, "namespace"));
-        // Events about things outside namespaces live in `default`.
-        if about == own || (about.is_empty() && own == "default") {
-            return Vec::new();
-        }
-        vec![Cause::invalid("involvedObject.namespace", &json!(about), "does not match event.namespace")]
-    }
-}
-
-#[derive(Debug)]
 pub(crate) struct CsiNodes;
 
 impl Strategy for CsiNodes {
@@ -288,6 +273,13 @@ impl Strategy for RuntimeClasses {
     }
 }
 
+/// The classes that every cluster has, with their priorities.
+pub(crate) const SYSTEM_PRIORITIES: [(&str, i64); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+/// The highest priority that others may have.
+const MAX_PRIORITY: i64 = 1_000_000_000;
+
 #[derive(Debug)]
 pub(crate) struct PriorityClasses;
 
@@ -301,6 +293,31 @@ impl Strategy for PriorityClasses {
         let map = object.as_object_mut().unwrap_or(&mut none);
         default(map, "preemptionPolicy", || json!("PreemptLowerPriority"));
         default(map, "value", || json!(0));
+    }
+
+    fn validate(&self, object: &Value) -> Vec<Cause> {
+        let (name, value) = (meta(object, "name"), object.get("value").and_then(Value::as_i64).unwrap_or(0));
+        let system = SYSTEM_PRIORITIES.iter().find(|(own, _)| *own == name);
+        if let Some((_, priority)) = system {
+            if *priority == value {
+                return Vec::new();
+            }
+            let text = format!("value of {name:?} must be {priority}");
+            return vec![Cause::forbidden("value", &text)];
+        }
+        let mut causes = Vec::new();
+        if name.starts_with("system-") {
+            let text = format!(
+                "priority class names with 'system-' prefix are reserved for system use only. error: {name:?} is not \
+                 a known system priority class"
+            );
+            causes.push(Cause::forbidden("metadata.name", &text));
+        }
+        if value > MAX_PRIORITY {
+            let text = format!("maximum allowed value of a user defined priority is {MAX_PRIORITY}");
+            causes.push(Cause::forbidden("value", &text));
+        }
+        causes
     }
 
     fn validate_update(&self, object: &Value, old: &Value) -> Vec<Cause> {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Column, pod};
+use super::{Column, described, pod};
 use crate::apiserver::object::{list, text};
 
 pub(super) const NONE: &str = "<none>";
@@ -17,6 +17,9 @@ const fn wide(name: &'static str) -> Column {
 }
 
 pub(super) fn columns(kind: &str) -> Vec<Column> {
+    if let Some(columns) = described::columns(kind) {
+        return columns;
+    }
     let rest: &[Column] = match kind {
         "Pod" => &[
             shown("Ready"),
@@ -66,15 +69,17 @@ pub(super) fn columns(kind: &str) -> Vec<Column> {
             ];
         }
         "Lease" => &[shown("Holder"), shown("Age")],
-        "CSINode" => &[shown("Drivers"), shown("Age")],
+        "CSINode" => &[Column { name: "Drivers", kind: "integer", priority: 0 }, shown("Age")],
         "RuntimeClass" => &[shown("Handler"), shown("Age")],
-        "PriorityClass" => &[shown("Value"), shown("Global-Default"), shown("Age"), shown("PreemptionPolicy")],
         _ => &[shown("Age")],
     };
     std::iter::once(shown("Name")).chain(rest.iter().copied()).collect()
 }
 
 pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
+    if let Some(cells) = described::cells(kind, object, now) {
+        return cells;
+    }
     let name = json!(text(object, "/metadata/name"));
     let age = json!(age(text(object, "/metadata/creationTimestamp"), now));
     let size = |pointer: &str| match object.pointer(pointer) {
@@ -95,13 +100,6 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "Lease" => vec![name, json!(text(object, "/spec/holderIdentity")), age],
         "CSINode" => vec![name, json!(size("/spec/drivers")), age],
         "RuntimeClass" => vec![name, or_none("/handler"), age],
-        "PriorityClass" => vec![
-            name,
-            object.get("value").cloned().unwrap_or_else(|| json!(0)),
-            json!(object.get("globalDefault").and_then(Value::as_bool).unwrap_or(false)),
-            age,
-            json!(text(object, "/preemptionPolicy")),
-        ],
         _ => vec![name, age],
     }
 }

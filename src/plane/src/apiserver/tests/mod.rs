@@ -1,6 +1,7 @@
 //! The apiserver answered in process: the whole request path on the memory store, with everybody let in.
 
 mod golden;
+mod kinds;
 mod kubectl;
 mod pods;
 mod recorded;

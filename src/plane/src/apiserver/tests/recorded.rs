@@ -26,9 +26,6 @@ const SKIPPED: &[(&str, &str)] = &[
     ("58-sa-token", "tokens are tested with login"),
     ("59-tokenreview-bad", "reviews are tested with login"),
     ("60-sar", "reviews are tested with rights"),
-    ("62-deploy-create", "deployments are not served"),
-    ("63-deploy-scale", "deployments are not served"),
-    ("64-deploy-selector-mismatch", "deployments are not served"),
     ("66-unsupported-accept", "protobuf is not offered; compared without it below"),
     ("67-anonymous", "logins are tested with login"),
 ];

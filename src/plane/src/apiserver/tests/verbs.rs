@@ -261,7 +261,7 @@ async fn paths_and_rights_are_checked_before_anything_else() {
     let server = Server::start().await;
     for (path, code) in [
         ("/api/v1/namespaces/a/widgets", 404),
-        ("/apis/apps/v1/deployments", 404),
+        ("/apis/apps/v1/machines", 404),
         ("/api/v2/pods", 404),
         ("/nope", 404),
         ("/api/v1/namespaces/a/pods/p/nope", 404),
