@@ -16,6 +16,7 @@ use longshore_util::clock::{SharedClock, SystemClock};
 use serde_json::json;
 
 use crate::apiserver::SYSTEM_PRIORITIES;
+use crate::apiserver::audit::{Audit, AuditError};
 use crate::apiserver::auth::Auth;
 use crate::apiserver::connect::NodeConnector;
 use crate::apiserver::error::ApiError;
@@ -51,6 +52,8 @@ pub struct PlaneOptions {
     /// Whether nodes must show a serving certificate of the plane's authority ([`PlanePki::node_server`] makes one).
     /// Without, any is taken, as upstream does without `--kubelet-certificate-authority`.
     pub check_nodes: bool,
+    /// Where who did what is written down; nowhere if none.
+    pub audit_log: Option<PathBuf>,
     /// Wall-clock time.
     pub clock: SharedClock,
 }
@@ -66,6 +69,7 @@ impl PlaneOptions {
             cluster: ClusterFacts::default(),
             domain: "cluster.local".to_owned(),
             check_nodes: false,
+            audit_log: None,
             clock: Arc::new(SystemClock),
         }
     }
@@ -91,6 +95,9 @@ pub enum PlaneError {
     /// The serving certificate is of no use.
     #[error(transparent)]
     Tls(#[from] TlsConfigError),
+    /// The audit log cannot be written.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The port is not to be had.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -146,8 +153,9 @@ impl Plane {
         let connector = Arc::new(connector);
         let hooks =
             Hooks { authenticate: auth.clone(), authorize: auth.clone(), review: auth, connect: connector.clone() };
-        let api =
-            Api::new(registry.clone(), hooks, advertised.to_string(), ApiLimits::default(), tasks.token().clone());
+        let audit = options.audit_log.map(|path| Audit::start(path, tasks)).transpose()?;
+        let limits = ApiLimits::default();
+        let api = Api::new(registry.clone(), hooks, advertised.to_string(), limits, audit, tasks.token().clone());
         let tls = tls::server_config(Arc::clone(&keys.serving), &ServerTls::default())?;
         serve::serve("apiserver", listener, Some(tls), ApiService(api), ServeOptions::default(), tasks);
         expiry::start(registry.clone(), tasks);

@@ -20,8 +20,13 @@ pub(crate) struct PlaneRun {
 
 impl PlaneRun {
     /// Starts it; it answers when this returns.
-    pub(crate) async fn start(data: &Path, bind: SocketAddr, tasks: &Tasks) -> Result<Self> {
-        let options = PlaneOptions::new(data, bind);
+    pub(crate) async fn start(
+        data: &Path,
+        bind: SocketAddr,
+        audit_log: Option<PathBuf>,
+        tasks: &Tasks,
+    ) -> Result<Self> {
+        let options = PlaneOptions { audit_log, ..PlaneOptions::new(data, bind) };
         let plane = Plane::start(options, tasks).await.context("start the control plane")?;
         Ok(Self { plane })
     }

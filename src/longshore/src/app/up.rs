@@ -259,7 +259,7 @@ async fn run_node(options: &UpOptions, runtime: &Runtime, tasks: &Tasks, progres
     let node = options.node_name.clone().unwrap_or_else(|| kubelet::node_name(&hostname.to_string_lossy()));
     let plane = progress
         .step("control plane", async {
-            let plane = PlaneRun::start(&paths.data, options.bind, tasks).await?;
+            let plane = PlaneRun::start(&paths.data, options.bind, None, tasks).await?;
             plane.write_node_kubeconfig(&node, &paths.node_kubeconfig()).await?;
             let url = plane.url().to_owned();
             Ok((plane, format!("{url}, data in {}", paths.data.display())))

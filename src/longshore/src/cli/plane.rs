@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Copy the administrator's kubeconfig here
     #[arg(long, value_name = "FILE")]
     write_kubeconfig: Option<PathBuf>,
+    /// Write who did what, without bodies, to this file (level Metadata)
+    #[arg(long, value_name = "FILE")]
+    audit_log_path: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -68,7 +71,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
             runtime::block_on(async {
                 let tasks = Tasks::new();
                 memory::keep_small(&tasks);
-                let plane = PlaneRun::start(&arguments.data_dir, arguments.bind, &tasks).await?;
+                let plane =
+                    PlaneRun::start(&arguments.data_dir, arguments.bind, arguments.audit_log_path, &tasks).await?;
                 if let Some(file) = &arguments.write_kubeconfig {
                     plane.copy_admin_kubeconfig(file).await?;
                 }

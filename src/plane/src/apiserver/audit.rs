@@ -169,7 +169,9 @@ impl Writer {
             let written = tokio::task::spawn_blocking(move || write(&path, file, &text)).await;
             match written {
                 Ok(Ok(file)) => self.file = Some(file),
-                Ok(Err(error)) => tracing::warn!(path = %self.path.display(), %error, "the audit log cannot be written"),
+                Ok(Err(error)) => {
+                    tracing::warn!(path = %self.path.display(), %error, "the audit log cannot be written")
+                }
                 Err(_) => return,
             }
             let lost = self.lost.swap(0, Ordering::Relaxed);

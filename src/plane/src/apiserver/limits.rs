@@ -119,12 +119,12 @@ impl Seating {
     /// Divides the limits: half of the short requests for everybody else, a quarter of the watches for the system alone.
     pub(super) fn new(reads: usize, writes: usize, watches: usize) -> Self {
         Self {
-            heartbeats: Seats::new((writes / 2).max(1)),
-            system: Seats::new((reads / 2 + writes / 2).max(1)),
-            reads: Seats::new((reads / 2).max(1)),
-            writes: Seats::new((writes / 2).max(1)),
+            heartbeats: Seats::new(writes / 2),
+            system: Seats::new(reads / 2 + writes / 2),
+            reads: Seats::new(reads / 2),
+            writes: Seats::new(writes / 2),
             watches: Arc::new(Semaphore::new(watches)),
-            others_watches: Arc::new(Semaphore::new((watches - watches / 4).max(1))),
+            others_watches: Arc::new(Semaphore::new(watches - watches / 4)),
         }
     }
 
@@ -146,9 +146,8 @@ impl Seating {
 
     /// Takes a place for a watch.
     pub(super) fn watch(&self, user: &UserInfo, asked: &Attributes) -> Result<WatchSlot, ApiError> {
-        let take = |places: &Arc<Semaphore>| {
-            Arc::clone(places).try_acquire_owned().map_err(|_| ApiError::too_many_requests())
-        };
+        let take =
+            |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().map_err(|_| ApiError::too_many_requests());
         let others = if Class::of(user, asked) == Class::Others { Some(take(&self.others_watches)?) } else { None };
         Ok(WatchSlot { _all: take(&self.watches)?, _others: others })
     }

@@ -1,12 +1,15 @@
 //! The apiserver: who asks, whether they may, and the answer out of the store.
 
 mod admission;
+pub mod audit;
 pub mod auth;
+mod compress;
 pub mod connect;
 mod discovery;
 pub mod error;
 pub mod hooks;
 pub mod identity;
+mod limits;
 mod negotiate;
 pub mod object;
 pub mod patch;

@@ -12,13 +12,15 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::audit::{Audit, Received};
+use super::compress;
 use super::discovery;
 use super::error::ApiError;
 use super::hooks::Hooks;
-use super::identity::{Decision, Forbidden};
+use super::identity::{Decision, Forbidden, UserInfo};
+use super::limits::{Seating, WatchSlot};
 use super::negotiate::{Form, Wanted, answer, plain};
 use super::registry::Registry;
 use super::request::{Query, RequestInfo};
@@ -50,9 +52,8 @@ pub struct Api {
     hooks: Hooks,
     /// Where clients are told to reach it.
     advertised: String,
-    reads: Arc<Semaphore>,
-    writes: Arc<Semaphore>,
-    watches: Arc<Semaphore>,
+    seating: Seating,
+    audit: Option<Audit>,
     timeout: Duration,
     stop: CancellationToken,
 }
@@ -64,15 +65,15 @@ impl Api {
         hooks: Hooks,
         advertised: String,
         limits: ApiLimits,
+        audit: Option<Audit>,
         stop: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
             registry,
             hooks,
             advertised,
-            reads: Arc::new(Semaphore::new(limits.reads)),
-            writes: Arc::new(Semaphore::new(limits.writes)),
-            watches: Arc::new(Semaphore::new(limits.watches)),
+            seating: Seating::new(limits.reads, limits.writes, limits.watches),
+            audit,
             timeout: limits.timeout,
             stop,
         })
@@ -91,8 +92,8 @@ impl Api {
         &self.stop
     }
 
-    pub(super) fn watch_slot(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        Arc::clone(&self.watches).try_acquire_owned().map_err(|_| ApiError::too_many_requests())
+    pub(super) fn watch_slot(&self, call: &Call) -> Result<WatchSlot, ApiError> {
+        self.seating.watch(&call.user, &call.info.attributes)
     }
 
     /// Answers a request.
@@ -111,13 +112,35 @@ impl Api {
     async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let info = RequestInfo::parse(request.method(), request.uri().path(), &query);
-        let long = is_long_running(&info, &query);
-        let _slot = if long { None } else { Some(self.slot(request.method())?) };
-
         let (parts, body) = request.into_parts();
         let user = Arc::new(self.hooks.authenticate.authenticate(&parts)?);
-        if let Decision::Deny { reason } = self.hooks.authorize.authorize(&user, &info.attributes) {
-            let refusal = Forbidden { user: &user, attributes: &info.attributes, reason: &reason };
+        let decision = self.hooks.authorize.authorize(&user, &info.attributes);
+        let Some(audit) = &self.audit else {
+            return self.decided(user, info, query, &decision, Request::from_parts(parts, body)).await;
+        };
+        let received = Received::new(&parts, self.registry.clock().now());
+        let asked = info.attributes.clone();
+        let request = Request::from_parts(parts, body);
+        let answer = self.decided(Arc::clone(&user), info, query, &decision, request).await;
+        let code = match &answer {
+            Ok(response) => response.status(),
+            Err(error) => error.code,
+        };
+        audit.note(&received, &user, &asked, &decision, code, self.registry.clock().now());
+        answer
+    }
+
+    /// Answers a request of which is known who asks and whether he may.
+    async fn decided(
+        &self,
+        user: Arc<UserInfo>,
+        info: RequestInfo,
+        query: Query,
+        decision: &Decision,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, ApiError> {
+        if let Decision::Deny { reason } = decision {
+            let refusal = Forbidden { user: &user, attributes: &info.attributes, reason };
             let attributes = &info.attributes;
             return Err(ApiError::denied(
                 refusal.to_string(),
@@ -126,24 +149,22 @@ impl Api {
                 &attributes.name,
             ));
         }
-        let request = Request::from_parts(parts, body);
         if !info.attributes.is_resource {
             return self.other(&request);
         }
+        let long = is_long_running(&info, &query);
+        let _seat = if long { None } else { Some(self.seating.seat(&user, &info.attributes, request.method()).await?) };
+        let small = !long && *request.method() == Method::GET && compress::is_wanted(request.headers());
         let call = Call { user, info, query };
         let served = rest::serve(self, call, request);
         if long {
             return Box::pin(served).await;
         }
+        let served = async { if small { Ok(compress::compress(served.await?).await) } else { served.await } };
         tokio::time::timeout(self.timeout, Box::pin(served)).await.unwrap_or_else(|_| {
             let text = "Timeout: request did not complete within the allotted timeout";
             Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", text))
         })
-    }
-
-    fn slot(&self, method: &Method) -> Result<OwnedSemaphorePermit, ApiError> {
-        let slots = if matches!(*method, Method::GET | Method::HEAD) { &self.reads } else { &self.writes };
-        Arc::clone(slots).try_acquire_owned().map_err(|_| ApiError::too_many_requests())
     }
 
     /// Paths that are no resources.

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ApiError;
+use super::limits::WatchSlot;
 use super::negotiate::{Form, Wanted};
 use super::object::{Object, metadata, parse};
 use super::registry::{ListOptions, Registry, Selection};
@@ -38,7 +39,7 @@ pub(crate) fn serve(
     namespace: &str,
     query: &Query,
     wanted: Wanted,
-    slot: tokio::sync::OwnedSemaphorePermit,
+    slot: WatchSlot,
     stop: CancellationToken,
 ) -> Result<Response<Body>, ApiError> {
     let selection = Selection::parse(resource.stored(), query.get("labelSelector"), query.get("fieldSelector"))?;
@@ -181,7 +182,7 @@ struct Stream {
     ends: Instant,
     stop: CancellationToken,
     ended: bool,
-    _slot: tokio::sync::OwnedSemaphorePermit,
+    _slot: WatchSlot,
 }
 
 impl Stream {

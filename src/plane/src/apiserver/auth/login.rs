@@ -5,8 +5,8 @@ use http::request::Parts;
 use longshore_transport::serve::PeerIdentity;
 use longshore_transport::tls::ClientCertificateError;
 
-use super::Auth;
 use super::token::TokenError;
+use super::{Auth, bootstrap};
 use crate::apiserver::identity::{GROUP_AUTHENTICATED, GROUP_UNAUTHENTICATED, USER_ANONYMOUS, UserInfo};
 
 /// Why credentials were refused; for the log, the client hears "Unauthorized".
@@ -41,6 +41,10 @@ impl Auth {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => token.trim(),
             _ => return Err(LoginError::Scheme),
         };
+        if bootstrap::parts(token).is_some() {
+            let user = bootstrap::user(self.objects.as_ref(), token, self.clock.now());
+            return user.ok_or(LoginError::Token(TokenError::Foreign));
+        }
         Ok(self.tokens.check(token, &self.tokens.own_audiences())?.0)
     }
 }

@@ -10,6 +10,7 @@ use longshore_util::clock::SharedClock;
 
 use super::rbac;
 
+mod bootstrap;
 mod jwt;
 mod login;
 mod node;

@@ -166,7 +166,7 @@ pub(super) fn watch(
     resource: &'static Resource,
     headers: &HeaderMap,
 ) -> Result<Response<Body>, ApiError> {
-    let slot = api.watch_slot()?;
+    let slot = api.watch_slot(call)?;
     let wanted = wanted(headers)?;
     let namespace = call.namespace(resource);
     watch::serve(api.registry(), resource, namespace, &call.query, wanted, slot, api.stop().clone())

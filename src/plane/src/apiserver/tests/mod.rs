@@ -108,7 +108,7 @@ impl Server {
             registry.create(&SERVICEACCOUNTS, name, json!({"metadata": {"name": "default"}}), &own).await.unwrap();
         }
         let stop = CancellationToken::new();
-        let api = Api::new(registry, open_hooks(), "127.0.0.1:6443".to_owned(), ApiLimits::default(), stop);
+        let api = Api::new(registry, open_hooks(), "127.0.0.1:6443".to_owned(), ApiLimits::default(), None, stop);
         Self { api, clock }
     }
 

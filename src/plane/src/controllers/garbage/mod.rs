@@ -140,7 +140,8 @@ impl Collector {
         if let Some(finalizer) = waits_for(&object) {
             return self.finish(&object, finalizer).await;
         }
-        let Some(child) = self.graph.child(key).cloned() else { return Ok(()) };
+        // The owners that it has now: the graph may not have heard yet that it was set free.
+        let Some(child) = Child::of(&object) else { return Ok(()) };
         if !text(&object, "/metadata/deletionTimestamp").is_empty() {
             return Ok(());
         }

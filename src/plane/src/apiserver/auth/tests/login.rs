@@ -1,4 +1,39 @@
 use super::*;
+
+fn join_secret(change: impl Fn(&mut Value)) -> Value {
+    let encode = |text: &str| json!(base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text));
+    let mut secret = json!({"type": "bootstrap.kubernetes.io/token",
+        "metadata": {"namespace": "kube-system", "name": "bootstrap-token-abcdef"},
+        "data": {"token-id": encode("abcdef"), "token-secret": encode("0123456789abcdef"),
+            "usage-bootstrap-authentication": encode("true"), "expiration": encode("2026-11-29T12:30:00Z"),
+            "auth-extra-groups": encode("system:bootstrappers:kubeadm:default-node-token,system:masters")}});
+    change(&mut secret);
+    secret
+}
+
+#[test]
+fn a_token_to_join_is_good_for_what_its_secret_says() {
+    let world = World::new();
+    let login = || world.auth.login(&request(None, Some("abcdef.0123456789abcdef")));
+    assert!(login().is_err());
+    world.objects.put("secret", join_secret(|_| {}));
+    let user = login().unwrap();
+    assert_eq!(user.name, "system:bootstrap:abcdef");
+    // Only groups of its own kind: a token can never make administrators.
+    let groups = ["system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token", "system:authenticated"];
+    assert_eq!(user.groups, groups);
+    assert!(world.auth.login(&request(None, Some("abcdef.0123456789abcdee"))).is_err());
+    let no = |key: &'static str| join_secret(move |secret| drop(secret["data"].as_object_mut().unwrap().remove(key)));
+    for key in ["usage-bootstrap-authentication", "token-secret", "token-id"] {
+        world.objects.put("secret", no(key));
+        assert!(login().is_err(), "without {key}");
+    }
+    world.objects.put("secret", join_secret(|secret| secret["type"] = json!("Opaque")));
+    assert!(login().is_err());
+    world.objects.put("secret", join_secret(|_| {}));
+    world.clock.advance(Duration::from_secs(1800));
+    assert!(login().is_err(), "it has expired");
+}
 use crate::apiserver::auth::token::{Private, Reference};
 use crate::apiserver::identity::USER_ANONYMOUS;
 

@@ -121,7 +121,12 @@ async fn access_reviews_decide_as_the_server_itself_does() {
     );
     let port = json!({"user": "kube-apiserver-kubelet-client", "groups": ["system:authenticated"], "resourceAttributes":
         {"verb": "create", "version": "v1", "resource": "nodes", "subresource": "proxy", "name": "n1"}});
-    assert_eq!(review("SubjectAccessReview", node("n1"), "", port).await.unwrap(), json!({"allowed": true}));
+    let reason = "RBAC: allowed by ClusterRoleBinding \"system:kubelet-api-admin\" of ClusterRole \
+                  \"system:kubelet-api-admin\" to User \"kube-apiserver-kubelet-client\"";
+    assert_eq!(
+        review("SubjectAccessReview", node("n1"), "", port).await.unwrap(),
+        json!({"allowed": true, "reason": reason})
+    );
     let own = json!({"resourceAttributes": {"verb": "list", "resource": "pods",
         "fieldSelector": {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1"]}]}}});
     assert_eq!(review("SelfSubjectAccessReview", node("n1"), "", own.clone()).await.unwrap()["allowed"], true);
