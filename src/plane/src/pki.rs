@@ -92,7 +92,7 @@ pub struct ServerNames {
 #[derive(Debug)]
 pub struct PlanePki {
     folder: PathBuf,
-    authority: Authority,
+    authority: Arc<Authority>,
     clock: SharedClock,
 }
 
@@ -109,7 +109,7 @@ impl PlanePki {
             pki.renew(names)?;
             return Ok(pki);
         }
-        let authority = Authority::generate(AUTHORITY_NAME, AUTHORITY_VALIDITY, clock.now())?;
+        let authority = Arc::new(Authority::generate(AUTHORITY_NAME, AUTHORITY_VALIDITY, clock.now())?);
         write_pair(&certificate, &key, authority.keyed())?;
         let pki = Self { folder: folder.to_owned(), authority, clock };
         pki.renew(names)?;
@@ -124,7 +124,7 @@ impl PlanePki {
         if !both(&certificate, &key)? {
             return Err(PlanePkiError::Absent { path: certificate });
         }
-        let authority = Authority::from_pem(&read(&certificate)?, &read(&key)?)?;
+        let authority = Arc::new(Authority::from_pem(&read(&certificate)?, &read(&key)?)?);
         let facts = CertificateFacts::from_der(authority.certificate())?;
         if now > facts.not_after {
             return Err(PlanePkiError::Expired { path: certificate, not_after: facts.not_after });
@@ -197,6 +197,11 @@ impl PlanePki {
 
     fn pair(&self, stem: &str) -> (PathBuf, PathBuf) {
         (self.folder.join(format!("{stem}.crt")), self.folder.join(format!("{stem}.key")))
+    }
+
+    /// Returns the authority, to sign what clients ask for.
+    pub fn authority(&self) -> Arc<Authority> {
+        Arc::clone(&self.authority)
     }
 
     /// Returns the authority's certificate as PEM: what clients trust, and `kube-root-ca.crt` publishes.

@@ -162,7 +162,8 @@ impl Plane {
         let renewal = Renewal { pki: Arc::clone(&keys.pki), names: keys.names, serving: keys.serving, connector };
         renewal.start(tasks);
         let authority_pem = keys.pki.authority_pem().to_owned();
-        controllers::start(&registry, &ControllerOptions { authority_pem, apiserver: advertised }, tasks);
+        let authority = Some(keys.pki.authority());
+        controllers::start(&registry, &ControllerOptions { authority_pem, authority, apiserver: advertised }, tasks);
         tracing::info!(%server, data = %options.data_dir.display(), "control plane serves");
         Ok(Self { address, server, admin_kubeconfig, registry, store, pki: keys.pki })
     }
@@ -267,7 +268,14 @@ async fn first_objects(registry: &Registry) -> Result<(), ApiError> {
             Ok(_) | Err(_) => {}
         }
     }
-    rbac::bootstrap::ensure(registry).await
+    match rbac::bootstrap::ensure(registry).await {
+        // On a full disk reads go on with the roles that there are.
+        Err(error) if error.code == http::StatusCode::INSUFFICIENT_STORAGE => {
+            tracing::warn!(%error, "the default roles could not be completed");
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 #[cfg(test)]

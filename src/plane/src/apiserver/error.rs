@@ -146,6 +146,14 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", format!("{full} {name:?} is invalid: {list}")).with(info)
     }
 
+    /// 422 for what a list or watch asks.
+    pub(crate) fn invalid_list(cause: Cause) -> Self {
+        let text = format!("ListOptions.meta.k8s.io \"\" is invalid: {}: {}", cause.field, cause.message);
+        let cause = json!({"reason": cause.reason, "message": cause.message, "field": cause.field});
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text)
+            .with(json!({"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]}))
+    }
+
     /// 400.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)

@@ -13,6 +13,7 @@ mod limits;
 mod negotiate;
 pub mod object;
 pub mod patch;
+pub(crate) mod quota;
 pub mod rbac;
 pub mod registry;
 mod request;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::error::ApiError;
+use super::error::{ApiError, Cause};
 use super::limits::WatchSlot;
 use super::negotiate::{Form, Wanted};
 use super::object::{Object, metadata, parse};
@@ -46,9 +46,8 @@ pub(crate) fn serve(
     let from = query.get("resourceVersion");
     let initial = query.flag("sendInitialEvents");
     if !query.get("sendInitialEvents").is_empty() && query.get("resourceVersionMatch") != "NotOlderThan" {
-        let text = "resourceVersionMatch: Required value: sendInitialEvents requires setting resourceVersionMatch to \
-                    NotOlderThan";
-        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text));
+        let text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        return Err(ApiError::invalid_list(Cause::forbidden("resourceVersionMatch", text)));
     }
     let version = read_version(from)?;
     let shape = match wanted.form {

@@ -6,11 +6,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use longshore_transport::pki::Authority;
 use longshore_util::Tasks;
 
 use crate::apiserver::registry::Registry;
 
 mod binder;
+mod certificates;
 mod content;
 mod disruption;
 mod emptier;
@@ -21,6 +23,7 @@ mod garbage;
 mod gather;
 mod orphans;
 mod protection;
+mod quota;
 mod service;
 
 #[cfg(test)]
@@ -31,6 +34,8 @@ mod tests;
 pub struct ControllerOptions {
     /// The authority that pods need to trust the apiserver (PEM).
     pub authority_pem: String,
+    /// The authority itself, to sign certificates; nobody signs without.
+    pub authority: Option<Arc<Authority>>,
     /// Where the apiserver listens.
     pub apiserver: SocketAddr,
 }
@@ -45,6 +50,11 @@ pub fn start(registry: &Registry, options: &ControllerOptions, tasks: &Tasks) {
     tasks.essential("binder", binder.run());
     tasks.essential("garbage-collector", garbage::run(registry.clone(), tasks.token().clone()));
     tasks.essential("claim-protection", protection::run(registry.clone(), tasks.token().clone()));
+    if let Some(authority) = &options.authority {
+        let signs = certificates::run(registry.clone(), Arc::clone(authority), tasks.token().clone());
+        tasks.essential("certificate-signer", signs);
+    }
+    tasks.essential("resource-quotas", quota::run(registry.clone(), tasks.token().clone()));
     tasks.essential("disruption-budgets", disruption::run(registry.clone(), tasks.token().clone()));
     tasks.essential("cluster-role-gatherer", gather::run(registry.clone(), tasks.token().clone()));
     tasks.essential("orphaned-pods", orphans::run(registry.clone(), tasks.token().clone()));

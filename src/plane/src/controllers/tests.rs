@@ -37,7 +37,11 @@ impl World {
     }
 
     fn start(&self) {
-        let options = ControllerOptions { authority_pem: "PEM".to_owned(), apiserver: ([127, 0, 0, 1], 6443).into() };
+        let options = ControllerOptions {
+            authority_pem: "PEM".to_owned(),
+            authority: None,
+            apiserver: ([127, 0, 0, 1], 6443).into(),
+        };
         start(&self.registry, &options, &self.tasks);
     }
 

@@ -34,7 +34,7 @@ pub struct Draft {
 impl fmt::Debug for Draft {
     // Objects may be Secrets: the size is all that a log may show.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Draft({} bytes)", self.head.len() + self.tail.as_ref().map_or(0, Vec::len))
+        write!(f, "Draft({} bytes)", self.len())
     }
 }
 
@@ -47,6 +47,16 @@ impl Draft {
     /// Returns a draft that is stored as it is.
     pub fn plain(bytes: Vec<u8>) -> Self {
         Self { head: bytes, tail: None }
+    }
+
+    /// Returns its size without the revision.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.tail.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Returns the stored bytes as they would be at `revision`; for dry runs an empty revision text may be wanted, so

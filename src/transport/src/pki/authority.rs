@@ -159,6 +159,15 @@ impl Authority {
         &self.keyed
     }
 
+    /// Returns from when on the authority is good: nothing that it signs may be good before.
+    pub(super) fn not_before(&self) -> Timestamp {
+        self.not_before
+    }
+
+    pub(super) fn issuer(&self) -> &Issuer<'static, KeyPair> {
+        &self.issuer
+    }
+
     /// Makes a key and signs a certificate for it.
     pub fn issue(&self, request: &LeafRequest, now: Timestamp) -> Result<KeyedCertificate, PkiError> {
         let make = |source| PkiError::Make { what: format!("certificate {}", request.common_name), source };
@@ -201,9 +210,14 @@ fn leaf_params(
             SubjectAltName::Ip(address) => SanType::IpAddress(address),
         });
     }
-    params.not_before = date_time_ymd(1970, 1, 1) + since_1970(not_before);
-    params.not_after = date_time_ymd(1970, 1, 1) + since_1970(after(now, request.validity));
+    set_time(&mut params, not_before, request.validity, now);
     Ok(params)
+}
+
+/// Sets how long a certificate is good: from a little before now, but not from before `earliest`.
+pub(super) fn set_time(params: &mut CertificateParams, earliest: Timestamp, validity: Duration, now: Timestamp) {
+    params.not_before = date_time_ymd(1970, 1, 1) + since_1970(before(now).max(earliest));
+    params.not_after = date_time_ymd(1970, 1, 1) + since_1970(after(now, validity));
 }
 
 fn subject(common_name: &str, organization: Option<&str>) -> DistinguishedName {

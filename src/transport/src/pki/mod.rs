@@ -7,6 +7,7 @@ mod authority;
 mod facts;
 mod files;
 pub mod kubeadm;
+mod request;
 
 pub use authority::{
     Authority, KeyedCertificate, LeafRequest, SubjectAltName, Usage, public_key_pem, self_signed_server,
@@ -16,6 +17,8 @@ pub use facts::CertificateFacts;
 pub use files::{
     certificates_from_pem, private_key_from_pem, public_key_from_pem, read_certificates, read_private_key, write_file,
 };
+
+pub use request::CertificateRequest;
 
 #[cfg(test)]
 mod tests;

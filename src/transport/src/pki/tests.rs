@@ -99,3 +99,39 @@ fn secrets_do_not_show_in_debug_output() {
     let text = format!("{authority:?} {:?}", authority.keyed());
     assert!(!text.contains("PRIVATE KEY"));
 }
+
+/// A request for a certificate with a key of its own.
+fn request(common_name: &str, organization: &str, names: &[&str]) -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut params = rcgen::CertificateParams::new(names).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, organization);
+    params.distinguished_name.push(rcgen::DnType::CommonName, common_name);
+    params.serialize_request(&key).unwrap().pem().unwrap()
+}
+
+#[test]
+fn a_request_is_signed_with_its_names_for_what_the_authority_decides() {
+    let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let authority = Authority::generate("kubernetes", Duration::from_secs(86_400 * 365), now).unwrap();
+    let request =
+        CertificateRequest::from_pem(&request("system:node:n1", "system:nodes", &["n1", "10.0.0.1"])).unwrap();
+    assert_eq!((request.common_name(), request.organization()), ("system:node:n1", "system:nodes"));
+    assert_eq!(request.names(), [SubjectAltName::from("n1"), SubjectAltName::from("10.0.0.1")]);
+    let pem = authority.sign(&request, Usage::Client, Duration::from_secs(3600), now).unwrap();
+    let certificate = certificates_from_pem(pem.as_bytes(), "signed").unwrap().swap_remove(0);
+    let facts = CertificateFacts::from_der(&certificate).unwrap();
+    assert!(facts.is_valid_at(now) && !facts.is_valid_at(now.checked_add(Duration::from_secs(3700)).unwrap()));
+    let judge = crate::tls::ClientCa::from_pem(&authority.keyed().certificate_pem).unwrap();
+    let subject = judge.verify(&[certificate], now).unwrap();
+    assert_eq!(subject.common_name, "system:node:n1");
+    assert_eq!(subject.organizations, ["system:nodes"]);
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    assert!(CertificateRequest::from_pem("nonsense").is_err());
+    let broken = request("a", "b", &[]).replace("MI", "MJ");
+    assert!(CertificateRequest::from_pem(&broken).is_err());
+}

@@ -2,6 +2,7 @@
 
 mod node;
 mod pod;
+mod ranges;
 mod request;
 mod service;
 mod volume;
@@ -41,6 +42,9 @@ pub(crate) fn create(
     }
     if std::ptr::eq(resource, &PODS) {
         pod::create(registry, object)?;
+    }
+    if std::ptr::eq(resource, &PODS) || std::ptr::eq(resource, &PERSISTENTVOLUMECLAIMS) {
+        ranges::create(registry, resource, object)?;
     }
     Ok(())
 }

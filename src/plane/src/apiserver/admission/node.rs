@@ -5,12 +5,30 @@ use serde_json::Value;
 use super::pod::{MIRROR, forbidden_reference, is_mirror};
 use crate::apiserver::error::ApiError;
 use crate::apiserver::identity::UserInfo;
-use crate::apiserver::object::{list, meta, text};
+use crate::apiserver::object::{child, list, meta, text};
 use crate::apiserver::registry::{Part, Registry};
-use crate::apiserver::resources::{CSINODES, LEASES, NODES, PODS, Resource};
+use crate::apiserver::resources::{CSINODES, LEASES, NODES, PERSISTENTVOLUMECLAIMS, PODS, Resource};
 
 /// Where node leases live.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// Labels of the system that a node may give itself.
+const OWN_LABELS: [&str; 11] = [
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+
+/// Domains whose labels are a node's own.
+const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
 /// Domain of labels that belong to administrators.
 const RESERVED_DOMAIN: &str = "node-restriction.kubernetes.io";
@@ -37,7 +55,7 @@ pub(super) fn create(
     if std::ptr::eq(resource, &NODES)
         && let Some(label) = reserved_label_change(object, None)
     {
-        return refuse(format!("is not allowed to set labels: {label}"));
+        return refuse(format!("is not allowed to set the following labels: {label}"));
     }
     if std::ptr::eq(resource, &LEASES) && (meta(object, "namespace") != LEASE_NAMESPACE || name != node) {
         return refuse(format!("can only access node lease with the same name as the requesting node {node:?}"));
@@ -117,6 +135,20 @@ pub(super) fn update(
             return refuse(format!("is not allowed to modify labels: {label}"));
         }
     }
+    if std::ptr::eq(resource, &PERSISTENTVOLUMECLAIMS) {
+        let fixed = |claim: &Value| {
+            let mut claim = claim.clone();
+            for key in ["capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"] {
+                child(&mut claim, "status").remove(key);
+            }
+            claim
+        };
+        if part != Part::Status || fixed(object) != fixed(old) {
+            return refuse(format!(
+                "node {node:?} is not allowed to update fields other than status.quantity and status.conditions"
+            ));
+        }
+    }
     if std::ptr::eq(resource, &LEASES) && (meta(old, "namespace") != LEASE_NAMESPACE || name != node) {
         return refuse(format!("can only access node lease with the same name as the requesting node {node:?}"));
     }
@@ -138,7 +170,9 @@ fn reserved_label_change(object: &Value, old: Option<&Value>) -> Option<String> 
     let (before, after) = (labels(old), labels(Some(object)));
     let is_reserved = |key: &&String| {
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-        domain == RESERVED_DOMAIN || domain.strip_suffix(RESERVED_DOMAIN).is_some_and(|rest| rest.ends_with('.'))
+        let within = |root: &str| domain == root || domain.strip_suffix(root).is_some_and(|rest| rest.ends_with('.'));
+        let own = OWN_LABELS.contains(&key.as_str()) || OWN_DOMAINS.iter().any(|root| within(root));
+        within(RESERVED_DOMAIN) || ((within("kubernetes.io") || within("k8s.io")) && !own)
     };
     let changed = |key: &&String| before.get(*key) != after.get(*key);
     before.keys().chain(after.keys()).filter(is_reserved).find(changed).cloned()
@@ -190,6 +224,23 @@ mod tests {
         }
         let below = node(json!({"team.node-restriction.kubernetes.io/x": "y"}));
         assert!(reserved_label_change(&below, None).is_some());
-        assert!(reserved_label_change(&node(json!({"anode-restriction.kubernetes.io/x": "y"})), None).is_none());
+        assert!(reserved_label_change(&node(json!({"anode-restriction.example.com/x": "y"})), None).is_none());
+    }
+
+    #[test]
+    fn a_node_gives_itself_only_its_own_labels_of_the_system() {
+        for (key, own) in [
+            ("kubernetes.io/hostname", true),
+            ("topology.kubernetes.io/zone", true),
+            ("node.kubernetes.io/anything", true),
+            ("sub.kubelet.kubernetes.io/x", true),
+            ("example.com/x", true),
+            ("plain", true),
+            ("node-role.kubernetes.io/control-plane", false),
+            ("kubernetes.io/other", false),
+            ("x.k8s.io/y", false),
+        ] {
+            assert_eq!(reserved_label_change(&node(json!({key: "v"})), None).is_none(), own, "{key}");
+        }
     }
 }

@@ -6,10 +6,11 @@ use super::{Registry, WriteOptions};
 use crate::apiserver::admission;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{Object, default, draft, drop_nulls, meta, metadata, tidy_metadata};
-use crate::apiserver::resources::{NAMESPACES, PODS, Resource, SERVICES};
+use crate::apiserver::quota;
+use crate::apiserver::resources::{NAMESPACES, PODS, RESOURCEQUOTAS, Resource, SERVICES};
 use crate::apiserver::rules;
 use crate::apiserver::strategy;
-use crate::store::StoreError;
+use crate::store::{Draft, StoreError};
 
 /// Tries of a generated name that turns out to be taken.
 const NAME_TRIES: usize = 8;
@@ -72,6 +73,13 @@ impl Registry {
         if !causes.is_empty() {
             return Err(ApiError::invalid(resource, &name, causes));
         }
+        let counted = resource.namespaced && self.count(&RESOURCEQUOTAS, namespace) > 0;
+        let _counting = if counted { Some(self.quotas.lock().await) } else { None };
+        if counted {
+            quota::check(self, resource, &object)?;
+        }
+        let draft = draft(&object);
+        check_size(&draft)?;
         let key = resource.key(namespace, &name);
         if options.dry_run {
             if self.store.get(&key).is_some() {
@@ -79,7 +87,7 @@ impl Registry {
             }
             return Ok(Object::unstored(&object));
         }
-        match self.store.create(&key, draft(&object)).await {
+        match self.store.create(&key, draft).await {
             Ok(entry) => Ok(entry.into()),
             Err(StoreError::Exists { .. }) => Err(ApiError::already_exists(resource, &name)),
             Err(error) => Err(ApiError::from_store(&error, resource, &name)),
@@ -135,6 +143,14 @@ impl Registry {
         }
         Ok(())
     }
+}
+
+/// Largest object that is stored, as etcd's limit on requests makes it for a stock server.
+const MAX_OBJECT: usize = 3 << 19;
+
+/// Refuses objects that no other store would take either.
+pub(super) fn check_size(draft: &Draft) -> Result<(), ApiError> {
+    if draft.len() > MAX_OBJECT { Err(ApiError::too_large(MAX_OBJECT)) } else { Ok(()) }
 }
 
 /// The stock server's answer to a body whose fields have wrong types.

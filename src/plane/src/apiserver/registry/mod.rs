@@ -78,6 +78,8 @@ pub struct Registry {
     facts: ClusterFacts,
     /// What roles let users do.
     rbac: Arc<rbac::Index>,
+    /// Held while a new object is counted and written, where its namespace has a quota.
+    quotas: Arc<tokio::sync::Mutex<()>>,
     /// Held while a service address is chosen and written.
     addresses: Arc<tokio::sync::Mutex<()>>,
 }
@@ -86,7 +88,7 @@ impl Registry {
     /// Returns a registry over a store.
     pub fn new(store: SharedStore, clock: SharedClock, facts: ClusterFacts) -> Self {
         let rbac = Arc::new(rbac::Index::new(Arc::clone(&store)));
-        Self { store, clock, facts, rbac, addresses: Arc::default() }
+        Self { store, clock, facts, rbac, quotas: Arc::default(), addresses: Arc::default() }
     }
 
     /// Returns the clock by which objects are stamped.
@@ -140,6 +142,11 @@ impl Registry {
         let listing = self.store.list(&ListRequest::default())?;
         let watch = self.store.watch("", listing.revision)?;
         Ok((listing.entries, watch))
+    }
+
+    /// Watches everything from now on.
+    pub(crate) fn watch_all(&self) -> Result<Watch, StoreError> {
+        self.store.watch("", self.store.revision())
     }
 
     /// Returns what is stored under a key, parsed.

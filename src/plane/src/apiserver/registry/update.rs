@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::create::bad_types;
+use super::create::{bad_types, check_size};
 use super::{Registry, TRIES, WriteOptions};
 use crate::apiserver::admission;
 use crate::apiserver::error::{ApiError, Cause};
@@ -207,6 +207,7 @@ impl Registry {
             return Ok(Step::Done(Object::unstored(&object)));
         }
         let draft = draft(&object);
+        check_size(&draft)?;
         let written = if is_released(resource, &object) {
             self.store.delete(&entry.key, entry.revision, draft).await
         } else {

@@ -6,7 +6,7 @@ use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Call, wanted};
-use crate::apiserver::error::ApiError;
+use crate::apiserver::error::{ApiError, Cause};
 use crate::apiserver::negotiate::{Form, Wanted, answer};
 use crate::apiserver::object::{Object, parse};
 use crate::apiserver::registry::{ListOptions, ObjectList, Selection};
@@ -79,26 +79,38 @@ pub(super) fn list_options(call: &Call, resource: &Resource) -> Result<ListOptio
     }
     let version = query.get("resourceVersion");
     let how = query.get("resourceVersionMatch");
-    if version.is_empty() || !options.page.is_empty() {
-        if !how.is_empty() && options.page.is_empty() {
-            return Err(ApiError::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "Invalid",
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-            ));
+    const MATCH: &str = "resourceVersionMatch";
+    if !how.is_empty() {
+        let cause = match (version, how) {
+            _ if !options.page.is_empty() => {
+                Some(Cause::forbidden(MATCH, "resourceVersionMatch is forbidden with continue"))
+            }
+            ("", _) => {
+                Some(Cause::forbidden(MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+            }
+            ("0", "Exact") => {
+                let text = "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"";
+                Some(Cause::forbidden(MATCH, text))
+            }
+            (_, "Exact" | "NotOlderThan") => None,
+            (_, other) => Some(Cause::unsupported(MATCH, other, &["Exact", "NotOlderThan", ""])),
+        };
+        if let Some(cause) = cause {
+            return Err(ApiError::invalid_list(cause));
         }
+    }
+    if !options.page.is_empty() && !matches!(version, "" | "0") {
+        return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+    }
+    if version.is_empty() || !options.page.is_empty() {
         return Ok(options);
     }
     let parsed: u64 = version.parse().map_err(|_| watch::bad_version(version))?;
-    match how {
-        "Exact" => options.at = Some(Revision(parsed)),
-        "" | "NotOlderThan" => options.not_before = Some(Revision(parsed)),
-        other => {
-            let text = format!(
-                "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\""
-            );
-            return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text));
-        }
+    // A page of a version without a word on how it is meant is of exactly that version.
+    if how == "Exact" || (how.is_empty() && options.limit.is_some() && parsed > 0) {
+        options.at = Some(Revision(parsed));
+    } else {
+        options.not_before = Some(Revision(parsed));
     }
     Ok(options)
 }

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::apiserver::registry::Propagation;
-use crate::apiserver::resources::{CLUSTERROLES, DEPLOYMENTS, JOBS, PERSISTENTVOLUMECLAIMS, REPLICASETS};
+use crate::apiserver::resources::{
+    CLUSTERROLES, DEPLOYMENTS, JOBS, PERSISTENTVOLUMECLAIMS, REPLICASETS, RESOURCEQUOTAS,
+};
 
 fn owned(name: &str, owners: &[&Value], blocks: bool) -> Value {
     let references: Vec<Value> = owners
@@ -138,6 +140,30 @@ async fn a_claim_goes_when_its_last_pod_has_gone() {
     assert!(world.find(&PERSISTENTVOLUMECLAIMS, "a", "data").is_some());
     world.delete(&PODS, "a", "p").await;
     world.until(&PERSISTENTVOLUMECLAIMS, "a", "data", gone).await;
+}
+
+#[tokio::test]
+async fn a_quota_is_counted_and_kept() {
+    let world = world().await;
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "3", "count/secrets": "1"}}});
+    world.create(&RESOURCEQUOTAS, "a", quota).await;
+    let configmap = |name: &str| json!({"metadata": {"name": name}});
+    // The namespace's own authority is one of them.
+    world.create(&CONFIGMAPS, "a", configmap("one")).await;
+    world.create(&CONFIGMAPS, "a", configmap("two")).await;
+    let own = WriteOptions::default();
+    let refused = world.registry.create(&CONFIGMAPS, "a", configmap("three"), &own).await.unwrap_err();
+    let words = "configmaps \"three\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=3, \
+                 limited: configmaps=3";
+    assert_eq!(refused.message, words);
+    let used = |amount: &'static str| {
+        move |found: Option<&Value>| found.is_some_and(|found| found["status"]["used"]["configmaps"] == amount)
+    };
+    world.until(&RESOURCEQUOTAS, "a", "q", used("3")).await;
+    world.delete(&CONFIGMAPS, "a", "one").await;
+    let counted = world.until(&RESOURCEQUOTAS, "a", "q", used("2")).await.unwrap();
+    assert_eq!(counted["status"]["hard"], json!({"configmaps": "3", "count/secrets": "1"}));
+    world.create(&CONFIGMAPS, "a", configmap("three")).await;
 }
 
 #[tokio::test]
