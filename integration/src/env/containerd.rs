@@ -9,7 +9,7 @@ use longshore_host::oci::PAUSE_IMAGE;
 
 use super::process::Process;
 use super::{Env, eventually};
-use crate::tools;
+use crate::tools::Package;
 
 /// Which containerd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,23 +60,22 @@ impl Version {
     }
 }
 
-/// A package of Debian's archive, pinned by content.
-struct Package {
-    file: &'static str,
-    sha256: &'static str,
-}
+const POOL: &str = "main/c/containerd";
 
 const fn package(version: Version) -> Package {
     match version {
         Version::V1_6 => Package {
+            pool: POOL,
             file: "containerd_1.6.20~ds1-1+deb12u3_amd64.deb",
             sha256: "8669d264eeb0fcdb4a0b1ba436ab88ec5dafde4a66e1278ec279d830db4c2216",
         },
         Version::V1_7 => Package {
+            pool: POOL,
             file: "containerd_1.7.24~ds1-6+deb13u1_amd64.deb",
             sha256: "ed708deb96fe476a3bce4efa5c0538dfbcf717ab9a7c7944ba7260342c25899c",
         },
         Version::V2_1 => Package {
+            pool: POOL,
             file: "containerd_2.1.9+ds1-5_amd64.deb",
             sha256: "2dda86ce7033fd612fc50e136679d8174ccad680eb29cd4611e0d2a1b84cf591",
         },
@@ -88,28 +87,7 @@ pub(super) fn binaries(version: Version) -> Result<PathBuf> {
     if version == Version::V1_6 && installed_is("1.6.") {
         return Ok(PathBuf::from("/usr/bin"));
     }
-    let directory = tools::cache()?.join(format!("containerd-{}", version.name()));
-    let binaries = directory.join("usr/bin");
-    if binaries.join("containerd").exists() {
-        return Ok(binaries);
-    }
-    let _lock = tools::lock("containerd")?;
-    if binaries.join("containerd").exists() {
-        return Ok(binaries);
-    }
-    let package = package(version);
-    let archive = tools::cache()?.join(package.file);
-    tools::download(
-        &format!("{}/pool/main/c/containerd/{}", tools::mirror()?, package.file),
-        &archive,
-        package.sha256,
-    )?;
-    let unpacked = directory.with_extension("new");
-    drop(std::fs::remove_dir_all(&unpacked));
-    tools::run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&unpacked))?;
-    std::fs::rename(&unpacked, &directory)?;
-    drop(std::fs::remove_file(archive));
-    Ok(binaries)
+    Ok(package(version).unpacked(&format!("containerd-{}", version.name()))?.join("usr/bin"))
 }
 
 /// The newest containerd that can be had: sid's moves, and then trixie's 1.7 (also with an event stream) stands in.

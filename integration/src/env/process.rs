@@ -19,7 +19,7 @@ pub struct Process {
 }
 
 impl Process {
-    pub(super) fn spawn(name: &str, command: &mut Command, log: PathBuf) -> Result<Self> {
+    pub(crate) fn spawn(name: &str, command: &mut Command, log: PathBuf) -> Result<Self> {
         let out = File::options().create(true).append(true).open(&log)?;
         let child = command
             .stdin(Stdio::null())

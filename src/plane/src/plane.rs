@@ -29,7 +29,7 @@ use crate::controllers::{self, ControllerOptions};
 use crate::expiry;
 use crate::pki::{PlanePki, PlanePkiError, ServerNames, write_kubeconfig};
 use crate::renewal::Renewal;
-use crate::store::{DurableOptions, DurableStore, OpenError, SharedStore};
+use crate::store::{DurableOptions, DurableStore, EtcdOptions, EtcdStore, OpenError, SharedStore};
 
 /// Namespaces that are there from the start.
 const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -54,6 +54,8 @@ pub struct PlaneOptions {
     pub check_nodes: bool,
     /// Where who did what is written down; nowhere if none.
     pub audit_log: Option<PathBuf>,
+    /// Where objects are kept; without, in a file of the data dir.
+    pub etcd: Option<EtcdOptions>,
     /// Wall-clock time.
     pub clock: SharedClock,
 }
@@ -70,6 +72,7 @@ impl PlaneOptions {
             domain: "cluster.local".to_owned(),
             check_nodes: false,
             audit_log: None,
+            etcd: None,
             clock: Arc::new(SystemClock),
         }
     }
@@ -119,7 +122,8 @@ pub struct Plane {
     /// The administrator's kubeconfig.
     pub admin_kubeconfig: PathBuf,
     registry: Registry,
-    store: Arc<DurableStore>,
+    /// The file to be closed at the end; none where objects are in etcd.
+    file: Option<Arc<DurableStore>>,
     pki: Arc<PlanePki>,
 }
 
@@ -128,7 +132,7 @@ impl Plane {
     pub async fn start(options: PlaneOptions, tasks: &Tasks) -> Result<Self, PlaneError> {
         make_folder(&options.data_dir)?;
         let clock = Arc::clone(&options.clock);
-        let store = open_store(options.data_dir.join("store.redb"), Arc::clone(&clock)).await?;
+        let (shared, file) = open_store(&options, tasks).await?;
         let listener = serve::bind(options.bind).await?;
         let address = listener.local_addr().map_err(|source| BindError::Listen { address: options.bind, source })?;
         let advertised = SocketAddr::new(advertised(&options, address), address.port());
@@ -136,7 +140,6 @@ impl Plane {
         let admin_kubeconfig = options.data_dir.join("admin.kubeconfig");
         let keys = prepare_keys(&options, advertised.ip(), server.clone(), admin_kubeconfig.clone()).await?;
 
-        let shared: SharedStore = store.clone();
         let registry = Registry::new(shared, Arc::clone(&clock), options.cluster);
         first_objects(&registry).await.map_err(PlaneError::FirstObjects)?;
 
@@ -165,13 +168,15 @@ impl Plane {
         let authority = Some(keys.pki.authority());
         controllers::start(&registry, &ControllerOptions { authority_pem, authority, apiserver: advertised }, tasks);
         tracing::info!(%server, data = %options.data_dir.display(), "control plane serves");
-        Ok(Self { address, server, admin_kubeconfig, registry, store, pki: keys.pki })
+        Ok(Self { address, server, admin_kubeconfig, registry, file, pki: keys.pki })
     }
 
     /// Closes the store: accepted writes are done, the file is free for another process. Cancel and join the tasks first;
     /// without this the file is closed with the process, and nothing answered is lost either.
     pub async fn close(&self) {
-        self.store.close().await;
+        if let Some(file) = &self.file {
+            file.close().await;
+        }
     }
 
     /// Returns the objects, for work inside this process.
@@ -193,10 +198,17 @@ fn make_folder(path: &Path) -> Result<(), PlaneError> {
         .map_err(|source| PlaneError::DataDir { path: path.to_owned(), source })
 }
 
-async fn open_store(path: PathBuf, clock: SharedClock) -> Result<Arc<DurableStore>, PlaneError> {
-    let options = DurableOptions::new(path, clock);
+async fn open_store(
+    options: &PlaneOptions,
+    tasks: &Tasks,
+) -> Result<(SharedStore, Option<Arc<DurableStore>>), PlaneError> {
+    if let Some(etcd) = &options.etcd {
+        return Ok((Arc::new(EtcdStore::open(etcd.clone(), tasks).await?), None));
+    }
+    let options = DurableOptions::new(options.data_dir.join("store.redb"), Arc::clone(&options.clock));
     let opened = tokio::task::spawn_blocking(move || DurableStore::open(&options)).await;
-    Ok(Arc::new(opened.map_err(|_| PlaneError::Interrupted)??))
+    let file = Arc::new(opened.map_err(|_| PlaneError::Interrupted)??);
+    Ok((file.clone(), Some(file)))
 }
 
 struct Keys {

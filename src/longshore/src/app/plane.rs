@@ -1,6 +1,5 @@
 //! The bundled control plane as `plane` and `up` run it.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,13 +19,7 @@ pub(crate) struct PlaneRun {
 
 impl PlaneRun {
     /// Starts it; it answers when this returns.
-    pub(crate) async fn start(
-        data: &Path,
-        bind: SocketAddr,
-        audit_log: Option<PathBuf>,
-        tasks: &Tasks,
-    ) -> Result<Self> {
-        let options = PlaneOptions { audit_log, ..PlaneOptions::new(data, bind) };
+    pub(crate) async fn start(options: PlaneOptions, tasks: &Tasks) -> Result<Self> {
         let plane = Plane::start(options, tasks).await.context("start the control plane")?;
         Ok(Self { plane })
     }

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use longshore_cri::{ClientOptions, CriClient, RuntimeService as _, labels, v1};
 use longshore_host::oci::{PAUSE_IMAGE, pause_archive};
 use longshore_node::gc::Cleaning;
+use longshore_plane::PlaneOptions;
 use longshore_util::Tasks;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -259,7 +260,7 @@ async fn run_node(options: &UpOptions, runtime: &Runtime, tasks: &Tasks, progres
     let node = options.node_name.clone().unwrap_or_else(|| kubelet::node_name(&hostname.to_string_lossy()));
     let plane = progress
         .step("control plane", async {
-            let plane = PlaneRun::start(&paths.data, options.bind, None, tasks).await?;
+            let plane = PlaneRun::start(PlaneOptions::new(&paths.data, options.bind), tasks).await?;
             plane.write_node_kubeconfig(&node, &paths.node_kubeconfig()).await?;
             let url = plane.url().to_owned();
             Ok((plane, format!("{url}, data in {}", paths.data.display())))

@@ -7,6 +7,7 @@ mod client;
 mod delete;
 mod demo_server;
 mod down;
+mod etcd;
 mod exec;
 mod get;
 mod kinds;

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use longshore_plane::PlaneOptions;
 use longshore_util::Tasks;
 
+use super::etcd;
 use super::print::out;
 use crate::app::fail::Usage;
 use crate::app::paths::Paths;
@@ -31,6 +33,8 @@ pub(crate) struct Arguments {
     /// Write who did what, without bodies, to this file (level Metadata)
     #[arg(long, value_name = "FILE")]
     audit_log_path: Option<PathBuf>,
+    #[command(flatten)]
+    etcd: etcd::Flags,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -71,8 +75,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
             runtime::block_on(async {
                 let tasks = Tasks::new();
                 memory::keep_small(&tasks);
-                let plane =
-                    PlaneRun::start(&arguments.data_dir, arguments.bind, arguments.audit_log_path, &tasks).await?;
+                let options = PlaneOptions {
+                    audit_log: arguments.audit_log_path,
+                    etcd: arguments.etcd.options()?,
+                    ..PlaneOptions::new(arguments.data_dir, arguments.bind)
+                };
+                let plane = PlaneRun::start(options, &tasks).await?;
                 if let Some(file) = &arguments.write_kubeconfig {
                     plane.copy_admin_kubeconfig(file).await?;
                 }

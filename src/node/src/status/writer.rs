@@ -87,9 +87,9 @@ impl Base {
         Self { status, version: pod.metadata.resource_version.clone().unwrap_or_default() }
     }
 
-    /// Says whether `other` is certainly older: versions of one kind can be compared as numbers.
-    fn is_newer_than(&self, other: &Self) -> bool {
-        matches!((self.version.parse::<u64>(), other.version.parse::<u64>()), (Ok(mine), Ok(others)) if mine > others)
+    /// Says whether a version is certainly older: those of one kind can be compared as numbers.
+    fn is_newer_than(&self, version: &str) -> bool {
+        matches!((self.version.parse::<u64>(), version.parse::<u64>()), (Ok(mine), Ok(other)) if mine > other)
     }
 }
 
@@ -166,16 +166,22 @@ impl StatusWriter {
         let mut state = self.0.state.lock();
         let Some(slot) = state.slots.get_mut(uid) else { return };
         slot.deleting = object.metadata.deletion_timestamp.is_some();
-        let seen = Base::of(object);
-        if slot.busy || slot.base.as_ref().is_some_and(|base| base.is_newer_than(&seen)) {
+        let version = object.metadata.resource_version.as_deref().unwrap_or_default();
+        if slot.busy || slot.base.as_ref().is_some_and(|base| base.is_newer_than(version)) {
             return;
         }
+        let is_to_go = slot.done && slot.deleting && !slot.is_static;
+        // Most of what comes is the echo of our own write: nothing to compare.
+        if !is_to_go && !version.is_empty() && slot.base.as_ref().is_some_and(|base| base.version == version) {
+            return;
+        }
+        let seen = Base::of(object);
         let ours = serde_json::to_value(&*slot.status).unwrap_or_default();
         let differs = diff::patch(&seen.status, &ours, uid.as_str()).is_some();
         slot.base = Some(seen);
         let now = Instant::now();
         let recently = slot.repaired.is_some_and(|at| now.duration_since(at) < REPAIR_EVERY);
-        if slot.done && slot.deleting && !slot.is_static {
+        if is_to_go {
             state.enqueue(uid);
         } else if differs && !slot.queued {
             if recently {

@@ -20,6 +20,7 @@ use super::registry::{Part, WriteOptions};
 use super::request::{Query, RequestInfo};
 use super::resources::{REVIEWS, Resource, find};
 use super::server::Api;
+use crate::store::Revision;
 
 /// A request that may be answered: who asks, for what, with which query.
 #[derive(Debug)]
@@ -36,6 +37,15 @@ impl Call {
 
     fn name(&self) -> &str {
         &self.info.attributes.name
+    }
+
+    /// Whether the answer must show all that was answered before, by any apiserver: not when a reader is content with
+    /// what is here, or names a version that is.
+    fn reads_the_present(&self, here: Revision) -> bool {
+        match (&*self.info.attributes.verb, self.query.get("resourceVersion").parse::<u64>()) {
+            ("get" | "list" | "watch", Ok(version)) => version > here.0,
+            _ => true,
+        }
     }
 
     fn write_options(&self) -> Result<WriteOptions, ApiError> {
@@ -65,6 +75,9 @@ pub(super) async fn serve(api: &Api, call: Call, request: Request<Body>) -> Resu
     };
     if resource.namespaced && attributes.namespace.is_empty() && !matches!(&*attributes.verb, "list" | "watch") {
         return Err(ApiError::method_not_allowed());
+    }
+    if call.reads_the_present(api.registry().revision()) {
+        api.registry().settle().await?;
     }
     if !attributes.subresource.is_empty() {
         return subresource(api, &call, resource, request).await;

@@ -2,9 +2,10 @@
 //! Values are JSON bytes kept exactly as given; the only thing the store writes into them is the revision.
 //!
 //! All objects and the recent history live in memory, so reads never wait for the disk and go on when it is full;
-//! the durable engine answers a write only after its batch has been synced.
+//! the durable engine answers a write only after its batch has been synced, the one on etcd when etcd has.
 
 mod durable;
+mod etcd;
 mod memory;
 mod plan;
 mod state;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use durable::{DurableOptions, DurableStore};
+pub use etcd::{EtcdOptions, EtcdStore};
 pub use memory::MemoryStore;
 pub use state::Limits;
 pub use types::{Draft, Entry, Event, EventKind, ListRequest, Listing, Revision};
@@ -57,6 +59,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Watches everything under `prefix` that happens after `from`.
     fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, StoreError>;
+
+    /// Waits until reads show all writes that were answered before, by whomever. Where nobody else can write, at once.
+    async fn settle(&self) -> Result<(), StoreError>;
 }
 
 /// What an engine adds to the state in memory, from which all reads are answered.
@@ -67,6 +72,11 @@ trait Keeper: Send + Sync + std::fmt::Debug + 'static {
 
     /// Keeps a write, then answers.
     async fn write(&self, operation: Operation) -> Result<Entry, StoreError>;
+
+    /// Waits until the state has all writes that were answered before.
+    async fn settle(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -101,6 +111,10 @@ impl<K: Keeper> Store for K {
 
     fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, StoreError> {
         Watch::start(self.shared(), prefix, from)
+    }
+
+    async fn settle(&self) -> Result<(), StoreError> {
+        Keeper::settle(self).await
     }
 }
 
@@ -207,6 +221,14 @@ pub enum OpenError {
         found: u64,
         /// Newest format known.
         supported: u64,
+    },
+    /// etcd cannot be used.
+    #[error("etcd at {servers}: {detail}")]
+    Etcd {
+        /// Its members' URLs.
+        servers: Arc<str>,
+        /// What is the matter.
+        detail: String,
     },
     /// The system refused.
     #[error("opening the store {}: {detail}", path.display())]

@@ -51,7 +51,8 @@ struct Past {
 pub(super) struct State {
     objects: BTreeMap<Arc<str>, Entry>,
     revision: Revision,
-    /// All events after `compacted`, revisions without gaps.
+    /// All events after `compacted`, in the order of their revisions. On etcd there are gaps, and foreign transactions
+    /// may change several keys at one revision.
     history: VecDeque<Past>,
     history_bytes: usize,
     compacted: Revision,
@@ -161,6 +162,23 @@ impl State {
         past
     }
 
+    /// Replaces everything: the history between is not known, so all watchers have to list again.
+    pub(super) fn reset(&mut self, objects: Vec<Entry>, revision: Revision) {
+        self.load(objects, revision);
+        self.history.clear();
+        self.history_bytes = 0;
+        for cursor in self.watchers.values() {
+            // A place before the history: the next look of the watcher says so.
+            cursor.pending.store(1, Ordering::Relaxed);
+            cursor.wake.notify_one();
+        }
+    }
+
+    /// Goes on to a revision at which nothing of ours changed.
+    pub(super) fn pass(&mut self, revision: Revision) {
+        self.revision = self.revision.max(revision);
+    }
+
     /// Applies a durable event and wakes those who watch its key.
     pub(super) fn publish(&mut self, event: Event, at: Timestamp) {
         let revision = event.revision;
@@ -232,8 +250,8 @@ impl State {
     }
 
     fn events_after(&self, after: Revision) -> impl Iterator<Item = &Arc<Event>> {
-        let skip = usize::try_from(after.0.saturating_sub(self.compacted.0)).unwrap_or(usize::MAX);
-        self.history.range(skip.min(self.history.len())..).map(|past| &past.event)
+        let skip = self.history.partition_point(|past| past.event.revision <= after);
+        self.history.range(skip..).map(|past| &past.event)
     }
 
     /// Takes up to `most` unseen events of a cursor; none if it has seen all.
@@ -246,8 +264,13 @@ impl State {
             return Err(StoreError::Compacted { requested: Revision(pending), oldest: self.compacted });
         }
         let mut matching =
-            self.events_after(Revision(pending - 1)).filter(|event| event.key.starts_with(&*cursor.prefix));
-        let events = matching.by_ref().take(most).cloned().collect();
+            self.events_after(Revision(pending - 1)).filter(|event| event.key.starts_with(&*cursor.prefix)).peekable();
+        let mut events: Vec<Arc<Event>> = matching.by_ref().take(most).cloned().collect();
+        // The place is a revision: what has the same one goes along.
+        let last = events.last().map(|event| event.revision);
+        while let Some(event) = matching.next_if(|event| Some(event.revision) == last) {
+            events.push(Arc::clone(event));
+        }
         let next = matching.next().map_or(0, |event| event.revision.0);
         cursor.pending.store(next, Ordering::Relaxed);
         Ok(Some(events))

@@ -5,6 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
+
+/// What stands before the revision in a stored object.
+const REVISION: &[u8] = b"\"resourceVersion\":\"";
 
 /// A point in the store's history; each write has its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +48,57 @@ impl Draft {
         Self { head, tail: Some(tail) }
     }
 
+    /// Returns the draft of an object: kind, version and metadata first, the store's revision in `resourceVersion`.
+    pub fn of(object: &Value) -> Self {
+        let mut head = Vec::with_capacity(512);
+        let mut tail = Vec::with_capacity(1024);
+        head.push(b'{');
+        for key in ["kind", "apiVersion"] {
+            if let Some(value) = object.get(key) {
+                member(&mut head, key, value);
+                head.push(b',');
+            }
+        }
+        head.extend_from_slice(b"\"metadata\":{");
+        let empty = Map::new();
+        let meta = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+        for key in ["name", "generateName", "namespace", "uid"] {
+            if let Some(value) = meta.get(key) {
+                member(&mut head, key, value);
+                head.push(b',');
+            }
+        }
+        head.extend_from_slice(REVISION);
+        tail.push(b'"');
+        let first = ["name", "generateName", "namespace", "uid", "resourceVersion"];
+        for (key, value) in meta.iter().filter(|(key, _)| !first.contains(&key.as_str())) {
+            tail.push(b',');
+            member(&mut tail, key, value);
+        }
+        tail.push(b'}');
+        let rest = object.as_object().into_iter().flatten();
+        for (key, value) in rest.filter(|(key, _)| !["kind", "apiVersion", "metadata"].contains(&key.as_str())) {
+            tail.push(b',');
+            member(&mut tail, key, value);
+        }
+        tail.push(b'}');
+        Self::with_gap(head, tail)
+    }
+
+    /// Returns the draft again of which these bytes are the rendering at `revision`, without parsing them; none if
+    /// they do not begin as [`Draft::of`] writes an object.
+    pub fn of_rendered(bytes: &[u8], revision: &str) -> Option<Self> {
+        let at = bytes.windows(REVISION.len()).position(|window| window == REVISION)? + REVISION.len();
+        let (head, rest) = bytes.split_at_checked(at)?;
+        // Two maps are open there, the object and its metadata: no value before it holds braces or quotes of its own.
+        let opened = head.iter().filter(|byte| **byte == b'{').count();
+        if opened != 2 || head.contains(&b'}') || head.contains(&b'\\') {
+            return None;
+        }
+        let tail = rest.strip_prefix(revision.as_bytes())?;
+        tail.starts_with(b"\"").then(|| Self::with_gap(head.to_vec(), tail.to_vec()))
+    }
+
     /// Returns a draft that is stored as it is.
     pub fn plain(bytes: Vec<u8>) -> Self {
         Self { head: bytes, tail: None }
@@ -69,6 +124,13 @@ impl Draft {
         }
         out
     }
+}
+
+fn member(out: &mut Vec<u8>, key: &str, value: &Value) {
+    // Writing a `Value` into memory cannot fail.
+    drop(serde_json::to_writer(&mut *out, key));
+    out.push(b':');
+    drop(serde_json::to_writer(&mut *out, value));
 }
 
 /// What is stored under a key.
@@ -233,4 +295,39 @@ pub struct Listing {
     pub revision: Revision,
     /// How many more there are behind the last entry.
     pub remaining: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_draft_is_the_object_with_the_revision_inside() {
+        let object = json!({"kind": "K", "apiVersion": "v1", "metadata": {"name": "a\"b", "labels": {"x": "y"},
+            "resourceVersion": "old"}, "z": [1, null], "data": {"resourceVersion": "mine"}});
+        let bytes = Draft::of(&object).render("17");
+        let mut want = object.clone();
+        want["metadata"]["resourceVersion"] = json!("17");
+        assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), want);
+        let bare: Value = serde_json::from_slice(&Draft::of(&json!({})).render("1")).unwrap();
+        assert_eq!(bare, json!({"metadata": {"resourceVersion": "1"}}));
+    }
+
+    #[test]
+    fn a_rendered_draft_is_found_again_without_parsing() {
+        let object = json!({"kind": "Pod", "metadata": {"name": "a", "uid": "u"}, "data": {"resourceVersion": "mine"}});
+        let again = Draft::of_rendered(&Draft::of(&object).render("17"), "17").unwrap();
+        assert_eq!(again.render("9"), Draft::of(&object).render("9"));
+        // Others may write the members in another order, or names that look like members.
+        for other in [
+            r#"{"data":{"resourceVersion":"17"},"metadata":{"name":"a","resourceVersion":"17"}}"#,
+            r#"{"metadata":{"name":"a","labels":{"resourceVersion":"17"},"resourceVersion":"17"}}"#,
+            r#"{"metadata":{"name":"a\"{resourceVersion","resourceVersion":"17"}}"#,
+            r#"{"metadata":{"name":"a"}}"#,
+            r#"{"metadata":{"name":"a","resourceVersion":"16"}}"#,
+        ] {
+            assert!(Draft::of_rendered(other.as_bytes(), "17").is_none(), "{other}");
+        }
+    }
 }

@@ -101,6 +101,11 @@ impl Registry {
         self.store.revision()
     }
 
+    /// Waits until reads show all writes that were answered before, by whichever apiserver.
+    pub(crate) async fn settle(&self) -> Result<(), ApiError> {
+        self.store.settle().await.map_err(ApiError::unavailable)
+    }
+
     /// Returns an object. Never blocks: objects are in memory.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Object, ApiError> {
         self.store

@@ -1,0 +1,187 @@
+//! Memory follows etcd: all objects are read once, then one watch tells every change in order. A watch that breaks goes
+//! on behind the last event; if etcd has dropped that much history, everything is read anew and our watchers must too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_util::Tasks;
+use longshore_util::backoff::Backoff;
+use serde_json::Value;
+
+use super::wire::{self, pb};
+use super::{Hub, fence, layout, unsigned};
+use crate::store::types::{Draft, Entry, Event, EventKind, Revision};
+
+/// How a watch ended.
+enum End {
+    /// It goes on behind the last event.
+    Broken(String),
+    /// What comes next is not there any more.
+    Compacted,
+}
+
+/// Reads all objects as they are at one revision.
+pub(super) async fn load(hub: &Hub) -> Result<(Vec<Entry>, Revision), String> {
+    let (mut from, end) = hub.range();
+    let (mut entries, mut revision) = (Vec::new(), 0);
+    loop {
+        let page =
+            hub.wire.page(from.clone(), end.clone(), revision).await.map_err(|status| wire::describe(&status))?;
+        if revision == 0 {
+            revision = page.header.map_or(0, |header| header.revision);
+        }
+        let last = page.kvs.last().map(|kv| kv.key.clone());
+        for kv in page.kvs {
+            if let Some(key) = own_key(hub, &kv) {
+                let draft = draft(&kv.value).map_err(|why| foreign(&kv, &why))?;
+                let revision = Revision(unsigned(kv.mod_revision));
+                let event = Event::from_draft(revision, EventKind::Created, key, &draft, None);
+                entries.extend(event.entry());
+            }
+        }
+        let (true, Some(mut last)) = (page.more, last) else { break };
+        last.push(0);
+        from = last;
+    }
+    Ok((entries, Revision(unsigned(revision))))
+}
+
+fn foreign(kv: &pb::KeyValue, why: &str) -> String {
+    format!(
+        "{} is {why}; hint: name another --etcd-prefix, or have the stock apiserver rewrite its objects with \
+         --storage-media-type=application/json",
+        kv.key.escape_ascii()
+    )
+}
+
+/// Follows until the tasks are cancelled.
+pub(super) fn start(hub: Hub, tasks: &Tasks) {
+    let token = tasks.token().clone();
+    tasks.essential("etcd-follower", async move {
+        tokio::select! {
+            biased;
+            () = token.cancelled() => {}
+            () = run(&hub) => {}
+        }
+    });
+}
+
+async fn run(hub: &Hub) {
+    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(3), u64::from(std::process::id()));
+    let mut told = false;
+    loop {
+        let before = *hub.reached.borrow();
+        let end = follow(hub).await;
+        if *hub.reached.borrow() != before {
+            backoff.reset();
+            told = false;
+        }
+        let trouble = match end {
+            End::Broken(why) => why,
+            End::Compacted => match load(hub).await {
+                Ok((entries, revision)) => {
+                    tracing::warn!(%revision, "etcd has dropped what this apiserver had not seen: all is read anew");
+                    hub.shared.write().reset(entries, revision);
+                    hub.reached.send_replace(revision.0);
+                    continue;
+                }
+                Err(why) => why,
+            },
+        };
+        if !told {
+            tracing::warn!(servers = %hub.wire.name, error = trouble, "etcd cannot be followed; tried again");
+            told = true;
+        }
+        tokio::time::sleep(backoff.next_delay()).await;
+    }
+}
+
+/// Watches from behind the last event until the watch ends.
+async fn follow(hub: &Hub) -> End {
+    let (start, end) = hub.range();
+    let from = hub.shared.read().revision().next().0;
+    let mut answers = match hub.wire.watch(start, end, i64::try_from(from).unwrap_or(i64::MAX)).await {
+        Ok(answers) => answers,
+        Err(status) => return End::Broken(wire::describe(&status)),
+    };
+    loop {
+        let answer = match answers.message().await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return End::Broken("the watch ended".to_owned()),
+            Err(status) => return End::Broken(wire::describe(&status)),
+        };
+        if answer.compact_revision > 0 {
+            return End::Compacted;
+        }
+        if answer.canceled {
+            return End::Broken(format!("the watch was cancelled: {}", answer.cancel_reason));
+        }
+        for event in answer.events {
+            take(hub, event);
+        }
+    }
+}
+
+/// Applies one change.
+fn take(hub: &Hub, change: pb::Event) {
+    let is_delete = change.r#type() == pb::event::EventType::Delete;
+    let Some(kv) = change.kv else { return };
+    let revision = Revision(unsigned(kv.mod_revision));
+    let (now, mut state) = (hub.clock.now(), hub.shared.write());
+    let event = own_key(hub, &kv).and_then(|key| {
+        let old = state.get(&key).map(|entry| entry.value.clone());
+        if is_delete {
+            let last = old?;
+            let draft = draft(&last).ok()?;
+            return Some(Event::from_draft(revision, EventKind::Deleted, key, &draft, Some(last)));
+        }
+        match draft(&kv.value) {
+            Ok(draft) => {
+                let kind = if old.is_some() { EventKind::Updated } else { EventKind::Created };
+                Some(Event::from_draft(revision, kind, key, &draft, old))
+            }
+            Err(why) => {
+                tracing::error!(error = foreign(&kv, &why), "an object in etcd cannot be read and is not shown");
+                None
+            }
+        }
+    });
+    match event {
+        Some(event) => state.publish(event, now),
+        None => state.pass(revision),
+    }
+    if let Some(upto) = state.compaction(now) {
+        state.compact(upto);
+    }
+    drop(state);
+    hub.reached.send_if_modified(|reached| {
+        let is_news = revision.0 > *reached;
+        *reached = revision.0.max(*reached);
+        is_news
+    });
+}
+
+/// Returns the store's own key; none for what is not an object.
+fn own_key(hub: &Hub, kv: &pb::KeyValue) -> Option<Arc<str>> {
+    let key = std::str::from_utf8(&kv.key).ok()?.strip_prefix(&*hub.prefix)?;
+    // Stock apiservers keep their ranges of addresses and ports here, which are no objects of the API.
+    if key == fence::KEY || key.starts_with("ranges/") || key.starts_with("masterleases/") {
+        return None;
+    }
+    Some(layout::from_etcd(key).into())
+}
+
+/// Reads a stored value, without the revision that it may carry.
+fn draft(value: &[u8]) -> Result<Draft, String> {
+    if value.starts_with(b"k8s\0") {
+        return Err("stored as protobuf by a stock apiserver".to_owned());
+    }
+    if let Some(draft) = Draft::of_rendered(value, "") {
+        return Ok(draft);
+    }
+    match serde_json::from_slice::<Value>(value) {
+        Ok(object @ Value::Object(_)) => Ok(Draft::of(&object)),
+        Ok(_) => Err("no object".to_owned()),
+        Err(error) => Err(format!("not JSON: {error}")),
+    }
+}
