@@ -56,6 +56,11 @@ fn number(map: &ConfigMap, field: &str) -> Result<u64> {
     Ok(map.data.as_ref().and_then(|data| data.get(field)).with_context(|| format!("no {field} in {map:?}"))?.parse()?)
 }
 
+/// Whether it is one of ours: the authority's certificate is published in each namespace too.
+fn is_ours(map: &ConfigMap) -> bool {
+    map.data.as_ref().is_some_and(|data| data.contains_key("value"))
+}
+
 fn change(map: &ConfigMap, deleted: bool) -> Result<Change> {
     let key = map.metadata.name.clone().context("a name")?;
     let (value, previous) = (number(map, "value")?, number(map, "previous")?);
@@ -138,6 +143,9 @@ async fn watch(api: Api<ConfigMap>, from: u64, until: Arc<AtomicU64>) -> Result<
             let mut stream = stream.boxed();
             while let Ok(Ok(Some(event))) = timeout(Duration::from_secs(1), stream.try_next()).await {
                 let told = match event {
+                    WatchEvent::Added(map) | WatchEvent::Modified(map) | WatchEvent::Deleted(map) if !is_ours(&map) => {
+                        continue;
+                    }
                     WatchEvent::Added(map) | WatchEvent::Modified(map) => change(&map, false)?,
                     WatchEvent::Deleted(map) => change(&map, true)?,
                     WatchEvent::Bookmark(_) => continue,
@@ -199,7 +207,6 @@ async fn scene(mut victims: Victims, kills: u32) -> Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
     let start = api.list(&kube::api::ListParams::default().labels("none=such")).await?;
     let start: u64 = start.metadata.resource_version.context("a version")?.parse()?;
-    // The root authority's ConfigMap is published here too: only ours are looked at.
     let api: Api<ConfigMap> = Api::namespaced(client, "kube-public");
     let floors = (0..KEYS).map(|key| (format!("k{key}"), AtomicU64::new(0))).collect();
     let shared = Arc::new(Shared { floors, ..Shared::default() });
@@ -269,7 +276,7 @@ fn etcd_history(etcd: &Etcd) -> Result<Vec<Change>> {
         let change = match event.value {
             Some(value) => {
                 let map: ConfigMap = serde_json::from_str(&value)?;
-                if map.data.as_ref().is_none_or(|data| !data.contains_key("value")) {
+                if !is_ours(&map) {
                     continue;
                 }
                 let (value, previous) = (number(&map, "value")?, number(&map, "previous")?);
