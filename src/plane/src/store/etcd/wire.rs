@@ -18,20 +18,22 @@ use tonic::{Code, Status, Streaming};
 use super::EtcdOptions;
 use crate::store::{OpenError, StoreError};
 
+/// Messages and clients of the part of etcd's API that is needed here, generated from `proto/etcd-v3.proto`.
+#[expect(clippy::all, unreachable_pub, reason = "generated code")]
 pub(super) mod pb {
-    #![allow(missing_docs, clippy::pedantic, clippy::restriction, unreachable_pub)]
     tonic::include_proto!("etcdserverpb");
+}
 
-    impl std::fmt::Debug for KeyValue {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(f, "KeyValue({} at {}, {} bytes)", self.key.escape_ascii(), self.mod_revision, self.value.len())
-        }
+// Values may be Secrets: their size is all that a log may show.
+impl fmt::Debug for pb::KeyValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyValue({} at {}, {} bytes)", self.key.escape_ascii(), self.mod_revision, self.value.len())
     }
+}
 
-    impl std::fmt::Debug for PutRequest {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(f, "PutRequest({}, {} bytes)", self.key.escape_ascii(), self.value.len())
-        }
+impl fmt::Debug for pb::PutRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PutRequest({}, {} bytes)", self.key.escape_ascii(), self.value.len())
     }
 }
 
