@@ -215,7 +215,7 @@ fn two_apiservers_on_one_etcd_are_one_cluster() {
                 let back = first.get(&name).await?;
                 ensure!(back == changed, "{back:?}");
                 let listed = first.list(&kube::api::ListParams::default()).await?;
-                ensure!(listed.items.iter().any(|item| *item == changed), "{name} is not listed as it is");
+                ensure!(listed.items.contains(&changed), "{name} is not listed as it is");
                 second.delete(&name, &DeleteParams::default()).await?;
                 ensure!(first.get_opt(&name).await?.is_none(), "{name} is still there");
             }

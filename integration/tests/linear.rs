@@ -18,6 +18,7 @@ use kube::api::{DeleteParams, ObjectMeta, PostParams, Preconditions, WatchEvent,
 use longshore_integration::etcd::{Etcd, EtcdVersion, PlaneProcess};
 use longshore_integration::history::{Answered, Change, Segment, check_store, check_watch};
 use longshore_transport::client::{ClientOptions, Kubeconfig};
+use longshore_util::{Tasks, spawn};
 use tokio::time::{Instant, sleep, timeout};
 
 const WRITERS: u64 = 8;
@@ -73,7 +74,9 @@ async fn write(api: Api<ConfigMap>, shared: Arc<Shared>, mut dice: u64) -> Vec<A
     while !shared.over.load(Ordering::SeqCst) {
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let key = format!("k{}", (dice >> 33) % KEYS);
-        if let Ok(Ok(Some(done))) = timeout(DEADLINE, write_once(&api, &shared, &key, (dice >> 40) % 10 == 0)).await {
+        if let Ok(Ok(Some(done))) =
+            timeout(DEADLINE, write_once(&api, &shared, &key, (dice >> 40).is_multiple_of(10))).await
+        {
             if let Some(revision) = done.revision {
                 shared.saw(&key, revision);
             }
@@ -181,7 +184,7 @@ struct Victims {
 impl Victims {
     fn kill_one(&mut self, round: u32) -> Result<()> {
         match &mut self.etcd {
-            Some(etcd) if round % 2 == 0 => {
+            Some(etcd) if round.is_multiple_of(2) => {
                 etcd.kill()?;
                 etcd.restart()
             }
@@ -211,11 +214,14 @@ async fn scene(mut victims: Victims, kills: u32) -> Result<()> {
     let floors = (0..KEYS).map(|key| (format!("k{key}"), AtomicU64::new(0))).collect();
     let shared = Arc::new(Shared { floors, ..Shared::default() });
     let until = Arc::new(AtomicU64::new(0));
-    let writers: Vec<_> =
-        (0..WRITERS).map(|seed| tokio::spawn(write(api.clone(), Arc::clone(&shared), seed * 7919 + 1))).collect();
+    let tasks = Tasks::new();
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|seed| spawn(&tasks, "part", write(api.clone(), Arc::clone(&shared), seed * 7919 + 1)))
+        .collect();
     let readers: Vec<_> =
-        (0..READERS).map(|first| tokio::spawn(read(api.clone(), Arc::clone(&shared), first))).collect();
-    let watchers: Vec<_> = (0..WATCHERS).map(|_| tokio::spawn(watch(api.clone(), start, Arc::clone(&until)))).collect();
+        (0..READERS).map(|first| spawn(&tasks, "part", read(api.clone(), Arc::clone(&shared), first))).collect();
+    let watchers: Vec<_> =
+        (0..WATCHERS).map(|_| spawn(&tasks, "part", watch(api.clone(), start, Arc::clone(&until)))).collect();
     for round in 0..kills {
         sleep(Duration::from_millis(700 + u64::from(round) * 137 % 900)).await;
         victims = tokio::task::spawn_blocking(move || victims.kill_one(round).map(|()| victims)).await??;
