@@ -57,19 +57,17 @@ fn seconds(time: Duration) -> String {
 impl Scripts {
     /// Sets what the next processes of a container do. Those that run go on reading the file they began with.
     pub(crate) fn program(&self, name: &str, life: &Lifetime) -> Result<()> {
-        let mut text = String::new();
-        for (code, signal) in SIGNALS {
-            text += &format!("trap 'exit {code}' {signal}\n");
-        }
-        text += &match life.on_term {
-            None => "trap '' TERM\n".to_owned(),
-            Some((code, after)) if after.is_zero() => format!("trap 'exit {code}' TERM\n"),
-            Some((code, after)) => format!("trap 'sleep {}; exit {code}' TERM\n", seconds(after)),
+        let signals = SIGNALS.map(|(code, signal)| format!("trap 'exit {code}' {signal}")).join("\n");
+        let on_term = match life.on_term {
+            None => "trap '' TERM".to_owned(),
+            Some((code, after)) if after.is_zero() => format!("trap 'exit {code}' TERM"),
+            Some((code, after)) => format!("trap 'sleep {}; exit {code}' TERM", seconds(after)),
         };
-        text += &match life.runs_for {
-            None => "while :; do sleep 3600 & wait $!; done\n".to_owned(),
-            Some(time) => format!("sleep {} & wait $!; exit {}\n", seconds(time), life.code),
+        let life = match life.runs_for {
+            None => "while :; do sleep 3600 & wait $!; done".to_owned(),
+            Some(time) => format!("sleep {} & wait $!; exit {}", seconds(time), life.code),
         };
+        let text = format!("{signals}\n{on_term}\n{life}\n");
         self.put(name, &text)
     }
 

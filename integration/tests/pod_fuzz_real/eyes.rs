@@ -338,8 +338,8 @@ impl Eyes {
 
 fn brief(status: &PodStatus) -> String {
     let lists = [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses];
-    let mut text = status.phase.clone().unwrap_or_default();
-    for container in lists.into_iter().flatten().flatten() {
+    let phase = status.phase.clone().unwrap_or_default();
+    let containers = lists.into_iter().flatten().flatten().map(|container| {
         let state = container.state.clone().unwrap_or_default();
         let word = match (state.running, state.terminated, state.waiting) {
             (Some(_), ..) => "runs".to_owned(),
@@ -348,12 +348,11 @@ fn brief(status: &PodStatus) -> String {
             _ => "?".to_owned(),
         };
         let ready = if container.ready { "+" } else { "-" };
-        text += &format!(" {}{ready}{}:{word}", container.name, container.restart_count);
-    }
-    for condition in status.conditions.iter().flatten().filter(|condition| condition.type_.starts_with("PodResize")) {
-        text += &format!(" {} {}", condition.type_, condition.reason.clone().unwrap_or_default());
-    }
-    text
+        format!(" {}{ready}{}:{word}", container.name, container.restart_count)
+    });
+    let resize = status.conditions.iter().flatten().filter(|condition| condition.type_.starts_with("PodResize"));
+    let resize = resize.map(|own| format!(" {} {}", own.type_, own.reason.clone().unwrap_or_default()));
+    std::iter::once(phase).chain(containers).chain(resize).collect()
 }
 
 /// Refreshes the sizes that the kernel has.

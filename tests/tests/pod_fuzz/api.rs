@@ -206,26 +206,8 @@ impl Api {
             return failure(StatusCode::CONFLICT, "the uid is another");
         }
         let new = longshore_api::patch::strategic("Pod", &old, patch).unwrap();
-        let mut faults = Vec::new();
-        let phase = |object: &Value| object["status"]["phase"].as_str().unwrap_or_default().to_owned();
-        let (before, after) = (phase(&old), phase(&new));
-        // A static pod that was refused tries again.
-        if matches!(before.as_str(), "Succeeded" | "Failed") && before != after && !is_mirror(&old) {
-            faults.push(format!("the API's phase of {name} went from {before} to {after}"));
-        }
-        for list in ["initContainerStatuses", "containerStatuses"] {
-            for status in old["status"][list].as_array().into_iter().flatten() {
-                let now = new["status"][list].as_array().into_iter().flatten().find(|s| s["name"] == status["name"]);
-                let count = |status: &Value| status["restartCount"].as_u64().unwrap_or(0);
-                if now.is_none_or(|now| count(now) < count(status)) {
-                    faults.push(format!(
-                        "the API's restart count of {} went from {} to {now:?}",
-                        status["name"],
-                        count(status)
-                    ));
-                }
-            }
-        }
+        // A static pod that was refused tries again, and one that comes back begins anew behind the same mirror.
+        let faults = if is_mirror(&old) { Vec::new() } else { backwards(name, &old, &new) };
         let mut book = self.book.lock().unwrap();
         faults.into_iter().for_each(|text| book.fault(text));
         drop(book);
@@ -260,6 +242,27 @@ impl Api {
         self.changed.notify_one();
         (StatusCode::OK, object)
     }
+}
+
+/// What goes back between two versions of a pod.
+fn backwards(name: &str, old: &Value, new: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    let phase = |object: &Value| object["status"]["phase"].as_str().unwrap_or_default().to_owned();
+    let (before, after) = (phase(old), phase(new));
+    if matches!(before.as_str(), "Succeeded" | "Failed") && before != after {
+        faults.push(format!("the API's phase of {name} went from {before} to {after}"));
+    }
+    for list in ["initContainerStatuses", "containerStatuses"] {
+        for status in old["status"][list].as_array().into_iter().flatten() {
+            let now = new["status"][list].as_array().into_iter().flatten().find(|s| s["name"] == status["name"]);
+            let count = |status: &Value| status["restartCount"].as_u64().unwrap_or(0);
+            if now.is_none_or(|now| count(now) < count(status)) {
+                let (container, was) = (&status["name"], count(status));
+                faults.push(format!("the API's restart count of {container} went from {was} to {now:?}"));
+            }
+        }
+    }
+    faults
 }
 
 fn is_mirror(object: &Value) -> bool {
