@@ -146,7 +146,8 @@ impl World {
         let sees = !self.faulty && !self.muted && self.agent.is_some();
         let at = self.machine.clocks.millis();
         let mut book = self.machine.book.lock().unwrap();
-        book.sees_since = sees.then(|| book.sees_since.unwrap_or(at.max(self.held_until)));
+        let since = at.max(self.held_until);
+        book.sees_since = sees.then(|| book.sees_since.unwrap_or(since));
     }
 
     async fn begin_agent(&mut self, files: u64, api: u64) {
