@@ -1,4 +1,4 @@
-//! A stock kubectl, with nothing switched off but validation, does its everyday work against our node and our apiserver.
+//! A stock kubectl, with nothing switched off, does its everyday work against our node and our apiserver.
 //!
 //! One node serves all verbs; each verb is a function of its own, and all are tried even when one fails.
 
@@ -50,8 +50,11 @@ spec:
 
 type Step = fn(&Cluster<'_>) -> Result<()>;
 
-const STEPS: [(&str, Step); 12] = [
+const STEPS: [(&str, Step); 15] = [
     ("apply", apply),
+    ("create", create),
+    ("apply --server-side", apply_server_side),
+    ("explain", explain),
     ("wait", wait),
     ("get", get),
     ("get -w", get_watch),
@@ -91,18 +94,79 @@ fn apply(cluster: &Cluster<'_>) -> Result<()> {
     let file = cluster.env().directory().join("pods.yaml");
     std::fs::write(&file, PODS)?;
     let file = file.display().to_string();
-    let out = cluster.kubectl(&["apply", "--validate=false", "-f", &file])?;
+    let out = cluster.kubectl(&["apply", "-f", &file])?;
     ensure!(out.contains("pod/talker created") && out.contains("configmap/words created"), "{out}");
-    let again = cluster.kubectl(&["apply", "--validate=false", "-f", &file])?;
+    let again = cluster.kubectl(&["apply", "-f", &file])?;
     ensure!(
         again.contains("pod/talker unchanged") && again.contains("configmap/words unchanged"),
         "second time: {again}"
     );
     std::fs::write(&file, PODS.replace("greeting: hello", "greeting: hi"))?;
-    let changed = cluster.kubectl(&["apply", "--validate=false", "-f", &file])?;
+    let changed = cluster.kubectl(&["apply", "-f", &file])?;
     ensure!(changed.contains("configmap/words configured"), "changed: {changed}");
     let word = cluster.kubectl(&["get", "configmap", "words", "-o", "jsonpath={.data.greeting}"])?;
     ensure!(word == "hi", "{word}");
+    Ok(())
+}
+
+/// What typed clients do, in protobuf.
+fn create(cluster: &Cluster<'_>) -> Result<()> {
+    let all: [&[&str]; 6] = [
+        &["create", "namespace", "typed"],
+        &["create", "configmap", "typed", "-n", "typed", "--from-literal=a=1"],
+        &["create", "secret", "generic", "typed", "-n", "typed", "--from-literal=a=1"],
+        &["create", "serviceaccount", "typed", "-n", "typed"],
+        &["create", "service", "clusterip", "typed", "-n", "typed", "--tcp=80:8080"],
+        &["create", "priorityclass", "typed", "--value=5"],
+    ];
+    for arguments in all {
+        let out = cluster.kubectl(arguments)?;
+        ensure!(out.contains("typed created"), "{arguments:?}: {out}");
+    }
+    let token = cluster.kubectl(&["create", "token", "typed", "-n", "typed", "--duration=20m"])?;
+    ensure!(token.trim().split('.').count() == 3, "no token: {token}");
+    let who = cluster.kubectl(&["auth", "whoami"])?;
+    ensure!(who.contains("Username"), "{who}");
+    let may = cluster.kubectl(&["auth", "can-i", "create", "pods"])?;
+    ensure!(may.trim() == "yes", "{may}");
+    let ports =
+        cluster.kubectl(&["get", "service", "typed", "-n", "typed", "-o", "jsonpath={.spec.ports[0].targetPort}"])?;
+    ensure!(ports == "8080", "{ports}");
+    Ok(())
+}
+
+fn apply_server_side(cluster: &Cluster<'_>) -> Result<()> {
+    let file = cluster.env().directory().join("owned.yaml");
+    let path = file.display().to_string();
+    let words = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned}\ndata: {a: \"1\", b: \"1\"}\n";
+    std::fs::write(&file, words)?;
+    let out = cluster.kubectl(&["apply", "--server-side", "-f", &path])?;
+    ensure!(out.contains("configmap/owned serverside-applied"), "{out}");
+    let other = words.replace("a: \"1\", ", "").replace("b: \"1\"", "b: \"2\"");
+    std::fs::write(&file, &other)?;
+    let refused =
+        cluster.kubectl_command(&["apply", "--server-side", "--field-manager=other", "-f", &path])?.output()?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(!refused.status.success() && said.contains("conflict with \"kubectl\": .data.b"), "{said}");
+    let differs = cluster.kubectl_command(&["diff", "--server-side", "-f", &path])?.output()?;
+    let said = String::from_utf8_lossy(&differs.stdout);
+    ensure!(differs.status.code() == Some(1), "{}", String::from_utf8_lossy(&differs.stderr));
+    ensure!(said.contains("-  a: \"1\"") && said.contains("+  b: \"2\""), "{said}");
+    cluster.kubectl(&["apply", "--server-side", "-f", &path])?;
+    let data = cluster.kubectl(&["get", "configmap", "owned", "-o", "jsonpath={.data}"])?;
+    ensure!(data == r#"{"b":"2"}"#, "what is applied no more is gone: {data}");
+    Ok(())
+}
+
+fn explain(cluster: &Cluster<'_>) -> Result<()> {
+    let out = cluster.kubectl(&["explain", "pod.spec.containers.ports"])?;
+    ensure!(out.contains("<[]ContainerPort>") && out.contains("containerPort\t<integer> -required-"), "{out}");
+    let unknown = PODS.replace("tty: false", "ttty: false");
+    let file = cluster.env().directory().join("unknown.yaml");
+    std::fs::write(&file, unknown.split("---").last().unwrap_or_default().replace("name: listener", "name: wrong"))?;
+    let refused = cluster.kubectl_command(&["apply", "-f", &file.display().to_string()])?.output()?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(!refused.status.success() && said.contains("unknown field \"spec.containers[0].ttty\""), "{said}");
     Ok(())
 }
 

@@ -220,6 +220,21 @@ fn no_file_is_longer_than_it_can_be_read() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// The table of types costs memory from the first look on; the agent's promise does not allow for it.
+#[test]
+fn the_agent_leaves_the_table_of_types_alone() {
+    let mut faults = Vec::new();
+    for file in sources(&workspace().join("src/node/src")) {
+        let text = fs::read_to_string(&file).unwrap();
+        let program = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let uses = ["schema", "managed", "patch"].map(|room| format!("longshore_api::{room}"));
+        if !file.ends_with("tests.rs") && uses.iter().any(|name| program.contains(name.as_str())) {
+            faults.push(file.display().to_string());
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join(", "));
+}
+
 #[test]
 fn unsafe_code_stands_in_one_room() {
     let root = workspace().join("src");

@@ -205,7 +205,7 @@ impl Api {
         if patch["metadata"]["uid"].as_str().is_some_and(|uid| old["metadata"]["uid"] != uid) {
             return failure(StatusCode::CONFLICT, "the uid is another");
         }
-        let new = longshore_api::patch::strategic("Pod", &old, patch).unwrap();
+        let new = longshore_api::patch::strategic("v1", "Pod", &old, patch).unwrap();
         // A static pod that was refused tries again, and one that comes back begins anew behind the same mirror.
         let faults = if is_mirror(&old) { Vec::new() } else { backwards(name, &old, &new) };
         let mut book = self.book.lock().unwrap();

@@ -105,20 +105,19 @@ pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
 
 /// Applies a strategic merge patch to an object of a built-in kind, e.g. `Pod`.
 ///
-/// Kinds without an entry in the table merge maps and replace lists, as built-in types without patch tags do. Kinds
-/// that are not built in do not take this patch at all: the caller answers 415 for them.
-pub fn strategic(kind: &str, object: &Value, patch: &Value) -> Result<Value, PatchError> {
+/// Kinds that are not built in do not take this patch at all: the caller answers 415 for them.
+pub fn strategic(api_version: &str, kind: &str, object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
         return Err(PatchError::BadRequest("invalid JSON document".to_owned()));
     };
-    let root = table::root(kind);
+    let root = table::root(api_version, kind);
     merge::map(object.clone(), patch.clone(), root).map(Value::Object)
 }
 
 /// The merge key of a list field of a kind, found by the path of field names from the root: `None` when the list is
 /// replaced as a whole, an empty text when it holds primitives that are united.
-pub fn merge_key(kind: &str, path: &[&str]) -> Option<&'static str> {
-    let mut place = table::root(kind);
+pub fn merge_key(api_version: &str, kind: &str, path: &[&str]) -> Option<&'static str> {
+    let mut place = table::root(api_version, kind);
     let mut key = None;
     for name in path {
         let rule = place.field(name);

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 fn pod(patch: Value, object: Value) -> Result<Value, PatchError> {
-    strategic("Pod", &object, &patch)
+    strategic("v1", "Pod", &object, &patch)
 }
 
 fn spec(object: Value, patch: Value) -> Value {
@@ -74,6 +74,7 @@ fn lists_follow_their_strategy() {
     let deployment = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
     assert_eq!(
         strategic(
+            "apps/v1",
             "Deployment",
             &deployment(json!([{"name": "a"}, {"name": "b", "image": "i"}])),
             &deployment(json!([{"name": "b", "tty": true}]))
@@ -180,9 +181,9 @@ fn content_types_tell_the_kinds_apart() {
     assert_eq!(PatchKind::from_content_type("application/merge-patch+json; charset=utf-8"), Some(PatchKind::Merge));
     assert_eq!(PatchKind::from_content_type("application/strategic-merge-patch+json"), Some(PatchKind::Strategic));
     assert_eq!(PatchKind::from_content_type("text/plain"), None);
-    assert_eq!(merge_key("Pod", &["spec", "containers", "env"]), Some("name"));
-    assert_eq!(merge_key("Pod", &["spec", "tolerations"]), None);
-    assert_eq!(merge_key("Pod", &["metadata", "finalizers"]), Some(""));
+    assert_eq!(merge_key("v1", "Pod", &["spec", "containers", "env"]), Some("name"));
+    assert_eq!(merge_key("v1", "Pod", &["spec", "tolerations"]), None);
+    assert_eq!(merge_key("v1", "Pod", &["metadata", "finalizers"]), Some(""));
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -226,14 +227,14 @@ fn has_directive(value: &Value) -> bool {
 proptest! {
     #[test]
     fn merging_never_panics(object in value(), patch in value()) {
-        drop(strategic("Pod", &object, &patch));
+        drop(strategic("v1", "Pod", &object, &patch));
         drop(json(&object, &patch));
         drop(merge(&object, &patch));
     }
 
     #[test]
     fn no_directive_survives(patch in value()) {
-        if let Ok(merged) = strategic("Pod", &json!({}), &patch) {
+        if let Ok(merged) = strategic("v1", "Pod", &json!({}), &patch) {
             prop_assert!(!has_directive(&merged), "{}", merged);
         }
     }
@@ -242,6 +243,6 @@ proptest! {
     fn patching_with_itself_changes_nothing(names in proptest::collection::btree_set("[a-f]", 0..5)) {
         let containers: Vec<Value> = names.iter().map(|name| json!({"name": name, "env": [{"name": "X", "value": name}]})).collect();
         let object = json!({"spec": {"containers": containers}});
-        prop_assert_eq!(strategic("Pod", &object, &object).unwrap(), object);
+        prop_assert_eq!(strategic("v1", "Pod", &object, &object).unwrap(), object);
     }
 }

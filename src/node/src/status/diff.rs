@@ -135,7 +135,7 @@ mod tests {
     fn applied(base: &Value, ours: &Value) -> Value {
         let pod = json!({"metadata": {"uid": "u"}, "status": base});
         match patch(base, ours, "u") {
-            Some(patch) => strategic("Pod", &pod, &patch).unwrap()["status"].clone(),
+            Some(patch) => strategic("v1", "Pod", &pod, &patch).unwrap()["status"].clone(),
             None => base.clone(),
         }
     }

@@ -1,6 +1,6 @@
 //! Discovery: what is served, in the old documents and in the aggregated one.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::resources::{ALL, GROUPS, REVIEWS, Resource, Subresource};
 
@@ -25,7 +25,7 @@ fn platform() -> String {
 }
 
 /// Groups besides the core that have something to show, in the order shown.
-fn groups() -> Vec<&'static str> {
+pub(super) fn groups() -> Vec<&'static str> {
     let used =
         |group: &&str| REVIEWS.iter().any(|review| review.group == *group) || ALL.iter().any(|row| row.group == *group);
     GROUPS.iter().copied().filter(used).collect()
@@ -148,40 +148,4 @@ fn aggregated_resources(group: &str) -> Vec<Value> {
             "scope": scope(review.namespaced), "singularResource": review.singular, "verbs": ["create"]}));
     }
     list
-}
-
-/// `/openapi/v3`: the documents there are.
-pub(crate) fn openapi_index() -> Value {
-    let mut paths = Map::new();
-    let core = std::iter::once(String::from("api/v1"));
-    for path in core.chain(groups().into_iter().map(|group| format!("apis/{group}/v1"))) {
-        let url = format!("/openapi/v3/{path}");
-        paths.insert(path, json!({"serverRelativeURL": url}));
-    }
-    json!({"paths": paths})
-}
-
-/// One document of `/openapi/v3`. It tells what kubectl looks for before it applies something: that unknown fields are
-/// checked here. Schemas are not served.
-pub(crate) fn openapi(group: &str, version: &str) -> Option<Value> {
-    if version != "v1" || (!group.is_empty() && !groups().contains(&group)) {
-        return None;
-    }
-    let query = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
-    let mut paths = Map::new();
-    for row in ALL.iter().filter(|row| row.group == group) {
-        let base = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/{version}") };
-        let namespace = if row.namespaced { "/namespaces/{namespace}" } else { "" };
-        let patch = json!({
-            "operationId": format!("patch{}", row.kind),
-            "parameters": [query("dryRun"), query("fieldManager"), query("fieldValidation"), query("force")],
-            "requestBody": {"content": {"application/merge-patch+json": {"schema": {"type": "object"}}}},
-            "responses": {"200": {"description": "OK"}},
-            "x-kubernetes-action": "patch",
-            "x-kubernetes-group-version-kind": {"group": row.group, "version": row.version, "kind": row.kind},
-        });
-        paths.insert(format!("{base}{namespace}/{}/{{name}}", row.plural), json!({"patch": patch}));
-    }
-    Some(json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36.2"}, "paths": paths,
-        "components": {}}))
 }

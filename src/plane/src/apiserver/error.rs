@@ -3,6 +3,7 @@
 use std::fmt;
 
 use http::{StatusCode, header};
+use longshore_api::managed::Conflict;
 use serde_json::{Map, Value, json};
 
 use super::resources::Resource;
@@ -122,6 +123,44 @@ impl ApiError {
         let full = if resource.group.is_empty() { kind.to_owned() } else { format!("{kind}.{}", resource.group) };
         Self::new(StatusCode::CONFLICT, "Conflict", format!("Operation cannot be fulfilled on {full} {name:?}: {text}"))
             .with(details(resource, name, kind))
+    }
+
+    /// 409: an apply would change what other managers own.
+    pub(crate) fn apply_conflicts(conflicts: &[Conflict]) -> Self {
+        let message = match conflicts {
+            [one] => format!("Apply failed with 1 conflict: conflict with {}: {}", one.manager, one.path),
+            many => {
+                let mut lines: Vec<String> = Vec::new();
+                for (at, conflict) in many.iter().enumerate() {
+                    if at == 0 || many[at - 1].manager != conflict.manager {
+                        lines.push(format!("conflicts with {}:", conflict.manager));
+                    }
+                    lines.push(format!("- {}", conflict.path));
+                }
+                format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
+            }
+        };
+        let causes: Vec<Value> = conflicts
+            .iter()
+            .map(|conflict| {
+                let text = format!("conflict with {}", conflict.manager);
+                json!({"reason": "FieldManagerConflict", "message": text, "field": conflict.path})
+            })
+            .collect();
+        Self::new(StatusCode::CONFLICT, "Conflict", message).with(json!({"causes": causes}))
+    }
+
+    /// 422: an option of a request is not allowed. `kind` is that of the options, e.g. `PatchOptions`.
+    pub(crate) fn bad_option(kind: &str, cause: &Cause) -> Self {
+        let text = format!("{kind}.meta.k8s.io \"\" is invalid: {}: {}", cause.field, cause.message);
+        let causes = json!([{"reason": cause.reason, "message": cause.message, "field": cause.field}]);
+        let details = json!({"group": "meta.k8s.io", "kind": kind, "causes": causes});
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text).with(details)
+    }
+
+    /// 500 with a text alone.
+    pub(crate) fn plain_internal(message: String) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
     /// 422 for an object that breaks rules.
@@ -247,6 +286,14 @@ impl ApiError {
     pub fn bad_patch() -> Self {
         let text = "the server rejected our request due to an error in our request";
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text).with(json!({}))
+    }
+
+    /// 422: the object that a patch makes cannot be read.
+    pub(crate) fn bad_result(object: &str, detail: &str) -> Self {
+        let cause = Cause::invalid("patch", &json!(object), detail);
+        let text = format!(" \"\" is invalid: patch: {}", cause.message);
+        let causes = json!([{"reason": cause.reason, "message": cause.message, "field": cause.field}]);
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text).with(json!({"causes": causes}))
     }
 
     /// 500.

@@ -12,6 +12,7 @@ pub mod identity;
 mod limits;
 mod negotiate;
 pub mod object;
+mod openapi;
 pub mod patch;
 pub(crate) mod quota;
 pub mod rbac;

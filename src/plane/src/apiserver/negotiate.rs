@@ -3,6 +3,9 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use longshore_api::schema::check::{self, Findings};
+use longshore_api::schema::schema;
+use longshore_api::schema::wire::{self, Envelope, WireError};
 use longshore_util::yaml;
 use serde_json::Value;
 
@@ -11,6 +14,9 @@ use super::resources::Resource;
 
 /// Largest body taken.
 pub(crate) const MAX_BODY: usize = 3 << 20;
+
+/// How Go's typed clients send objects.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The shape of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,22 +118,48 @@ pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
     })
 }
 
-/// Reads JSON or YAML.
+/// Reads JSON, YAML or protobuf.
 pub(crate) fn decode(headers: &HeaderMap, kind: &str, body: &[u8]) -> Result<Value, ApiError> {
     match media_type(headers).as_str() {
-        "" | "application/json" | "*/*" => serde_json::from_slice(body).map_err(|error| {
-            let detail = if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
-            unrecognized(kind, &format!("json parse error: {detail} ({})", excerpt(body)))
-        }),
+        "" | "application/json" | "*/*" => serde_json::from_slice(body).map_err(|error| not_json(kind, &error, body)),
         "application/yaml" => {
             let text = std::str::from_utf8(body).map_err(|_| unrecognized(kind, "yaml is not UTF-8"))?;
             yaml::to_value(text).map_err(|error| unrecognized(kind, &format!("yaml parse error: {error}")))
         }
+        PROTOBUF => decode_protobuf(kind, body),
         _ => Err(ApiError::unsupported_media(
             "the body of the request was in an unknown format - accepted media types include: application/json, \
-             application/yaml",
+             application/yaml, application/vnd.kubernetes.protobuf",
         )),
     }
+}
+
+/// Reads an object of a built-in kind, as Go's typed clients send it.
+fn decode_protobuf(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
+    let refused = |error: WireError| unrecognized(kind, &error.to_string());
+    let envelope = Envelope::read(body).map_err(refused)?;
+    let table = schema();
+    // Options belong to every group; the table has them once.
+    let id = table
+        .kind(&envelope.api_version, &envelope.kind)
+        .or_else(|| table.kind("meta.k8s.io/v1", &envelope.kind).filter(|_| envelope.kind.ends_with("Options")));
+    let Some(id) = id else {
+        let text = format!("no kind {:?} is registered for version {:?}", envelope.kind, envelope.api_version);
+        return Err(ApiError::bad_request(text));
+    };
+    let mut object = wire::message(table, id, envelope.raw).map_err(|error| {
+        let version = envelope.api_version.rsplit('/').next().unwrap_or_default();
+        let own = &envelope.kind;
+        ApiError::bad_request(format!("{own} in version {version:?} cannot be handled as a {kind}: {error}"))
+    })?;
+    object.insert("apiVersion".to_owned(), envelope.api_version.into());
+    object.insert("kind".to_owned(), envelope.kind.into());
+    Ok(object.into())
+}
+
+fn not_json(kind: &str, error: &serde_json::Error, body: &[u8]) -> ApiError {
+    let detail = if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
+    unrecognized(kind, &format!("json parse error: {detail} ({})", excerpt(body)))
 }
 
 fn unrecognized(kind: &str, detail: &str) -> ApiError {
@@ -140,11 +172,27 @@ fn excerpt(body: &[u8]) -> String {
     String::from_utf8_lossy(body.get(..64).unwrap_or(body)).into_owned()
 }
 
-/// Reads an object of one kind.
-pub(crate) fn decode_object(headers: &HeaderMap, resource: &Resource, body: &[u8]) -> Result<Value, ApiError> {
-    let object = decode(headers, resource.kind, body)?;
+/// Reads an object of one kind. Fields that the kind does not have are left out and told.
+pub(crate) fn decode_object(
+    headers: &HeaderMap,
+    resource: &Resource,
+    body: &[u8],
+) -> Result<(Value, Findings), ApiError> {
+    let id = schema().kind(&resource.api_version(), resource.kind);
+    let is_json = matches!(media_type(headers).as_str(), "" | "application/json" | "*/*");
+    let (object, findings) = match id {
+        Some(id) if is_json => {
+            check::read(schema(), id, body).map_err(|error| not_json(resource.kind, &error, body))?
+        }
+        Some(id) => {
+            let mut object = decode(headers, resource.kind, body)?;
+            let findings = check::prune(schema(), id, &mut object);
+            (object, findings)
+        }
+        None => (decode(headers, resource.kind, body)?, Findings::default()),
+    };
     check_kind(&object, &resource.api_version(), resource.kind)?;
-    Ok(object)
+    Ok((object, findings))
 }
 
 /// Checks that an object is what the path takes; it may leave both out.

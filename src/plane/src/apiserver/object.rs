@@ -1,4 +1,4 @@
-//! Reading and changing raw JSON objects. Unknown fields pass through untouched.
+//! Reading and changing raw JSON objects.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -103,10 +103,8 @@ pub(crate) fn drop_nulls(value: &mut Value) {
 /// Drops empty collections of the metadata and what the server does not keep.
 pub(crate) fn tidy_metadata(object: &mut Value) {
     let meta = metadata(object);
-    for key in ["selfLink", "managedFields"] {
-        meta.remove(key);
-    }
-    for key in ["labels", "annotations", "finalizers", "ownerReferences"] {
+    meta.remove("selfLink");
+    for key in ["labels", "annotations", "finalizers", "ownerReferences", "managedFields"] {
         let empty = match meta.get(key) {
             Some(Value::Object(map)) => map.is_empty(),
             Some(Value::Array(items)) => items.is_empty(),

@@ -30,14 +30,9 @@ impl Patch {
     /// Reads a patch of a media type.
     pub fn parse(media_type: &str, body: &[u8]) -> Result<Self, ApiError> {
         let kind = match PatchKind::from_content_type(media_type) {
-            Some(PatchKind::Apply) => {
-                return Err(ApiError::unsupported_media(
-                    "server-side apply is not served by this control plane; apply on the client's side (kubectl apply \
-                     --server-side=false)",
-                ));
-            }
+            // An apply is no change to an object that is there; see `Registry::apply`.
+            Some(PatchKind::Apply) | None => return Err(ApiError::unsupported_media_type()),
             Some(kind) => kind,
-            None => return Err(ApiError::unsupported_media_type()),
         };
         let body: Value = serde_json::from_slice(body)
             .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
@@ -48,11 +43,6 @@ impl Patch {
     pub(crate) fn through(mut self, resource: &'static Resource) -> Self {
         self.face = resource.stored_as.map(|_| resource);
         self
-    }
-
-    /// Returns what was sent.
-    pub(crate) fn body(&self) -> &Value {
-        &self.body
     }
 
     /// Returns the patched object.
@@ -70,7 +60,7 @@ impl Patch {
         let patched = match self.kind {
             PatchKind::Json => patch::json(old, &self.body),
             PatchKind::Merge => patch::merge(old, &self.body),
-            PatchKind::Strategic => patch::strategic(resource.kind, old, &self.body),
+            PatchKind::Strategic => patch::strategic(&resource.api_version(), resource.kind, old, &self.body),
             PatchKind::Apply => return Err(ApiError::unsupported_media_type()),
         };
         let object = patched.map_err(|error| match error {

@@ -11,16 +11,18 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use http::{HeaderMap, Request, Response};
-use serde_json::Value;
 
-use super::error::ApiError;
+use super::error::{ApiError, Cause};
 use super::identity::UserInfo;
-use super::negotiate::{self, Wanted};
+use super::negotiate::Wanted;
 use super::registry::{Part, WriteOptions};
 use super::request::{Query, RequestInfo};
 use super::resources::{REVIEWS, Resource, find};
 use super::server::Api;
 use crate::store::Revision;
+
+/// Longest name of a manager of fields.
+const MAX_MANAGER: usize = 128;
 
 /// A request that may be answered: who asks, for what, with which query.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(super) struct Call {
     pub(super) user: Arc<UserInfo>,
     pub(super) info: RequestInfo,
     pub(super) query: Query,
+    /// What the client calls itself.
+    pub(super) agent: String,
 }
 
 impl Call {
@@ -48,6 +52,28 @@ impl Call {
         }
     }
 
+    /// Under which name the client owns what it writes.
+    fn manager(&self) -> Result<String, ApiError> {
+        let sent = self.query.get("fieldManager");
+        if sent.is_empty() {
+            let own = self.agent.split('/').next().unwrap_or_default();
+            return Ok(own.chars().filter(|letter| !letter.is_control()).take(MAX_MANAGER).collect());
+        }
+        let kind = match self.info.attributes.verb.as_str() {
+            "create" => "CreateOptions",
+            "update" => "UpdateOptions",
+            _ => "PatchOptions",
+        };
+        let bad = |detail: &str| ApiError::bad_option(kind, &Cause::invalid("fieldManager", &sent.into(), detail));
+        if sent.chars().count() > MAX_MANAGER {
+            return Err(bad("may not be longer than 128"));
+        }
+        if sent.chars().any(char::is_control) {
+            return Err(bad("should only contain printable characters"));
+        }
+        Ok(sent.to_owned())
+    }
+
     fn write_options(&self) -> Result<WriteOptions, ApiError> {
         let dry_run = match self.query.get("dryRun") {
             "" => false,
@@ -57,7 +83,9 @@ impl Call {
                 return Err(ApiError::new(http::StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text));
             }
         };
-        Ok(WriteOptions { user: Some(Arc::clone(&self.user)), dry_run })
+        let fields = fields::validation(self)?;
+        let manager = Some(self.manager()?).filter(|name| !name.is_empty()).map(Arc::from);
+        Ok(WriteOptions { user: Some(Arc::clone(&self.user)), dry_run, fields, manager, ..WriteOptions::default() })
     }
 }
 
@@ -127,14 +155,6 @@ async fn subresource(
         "patch" => write::patch(api, call, resource, part, request).await,
         _ => Err(ApiError::method_not_allowed()),
     }
-}
-
-/// Reads an object of one kind out of a request.
-async fn object(resource: &Resource, request: Request<Body>) -> Result<(HeaderMap, Value), ApiError> {
-    let (parts, body) = request.into_parts();
-    let body = negotiate::read_body(body).await?;
-    let object = negotiate::decode_object(&parts.headers, resource, &body)?;
-    Ok((parts.headers, object))
 }
 
 fn wanted(headers: &HeaderMap) -> Result<Wanted, ApiError> {

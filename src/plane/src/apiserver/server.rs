@@ -22,6 +22,7 @@ use super::hooks::Hooks;
 use super::identity::{Decision, Forbidden, UserInfo};
 use super::limits::{Seating, WatchSlot};
 use super::negotiate::{Form, Wanted, answer, plain};
+use super::openapi;
 use super::registry::Registry;
 use super::request::{Query, RequestInfo};
 use super::rest::{self, Call};
@@ -155,7 +156,8 @@ impl Api {
         let long = is_long_running(&info, &query);
         let _seat = if long { None } else { Some(self.seating.seat(&user, &info.attributes, request.method()).await?) };
         let small = !long && *request.method() == Method::GET && compress::is_wanted(request.headers());
-        let call = Call { user, info, query };
+        let agent = request.headers().get(header::USER_AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default();
+        let call = Call { user, info, query, agent: agent.to_owned() };
         let served = rest::serve(self, call, request);
         if long {
             return Box::pin(served).await;
@@ -187,12 +189,16 @@ impl Api {
             ["apis"] if aggregated() => return discovery_answer(&discovery::aggregated(false)),
             ["api"] => discovery::core_versions(&self.advertised),
             ["apis"] => discovery::group_list(),
-            ["openapi", "v3"] => discovery::openapi_index(),
-            ["openapi", "v3", "api", version] => match discovery::openapi("", version) {
+            ["openapi", "v2"] => {
+                Wanted::parse(request.headers())?;
+                openapi::v2()
+            }
+            ["openapi", "v3"] => openapi::index(),
+            ["openapi", "v3", "api", version] => match openapi::v3("", version) {
                 Some(document) => document,
                 None => return not_found(),
             },
-            ["openapi", "v3", "apis", group, version] => match discovery::openapi(group, version) {
+            ["openapi", "v3", "apis", group, version] => match openapi::v3(group, version) {
                 Some(document) => document,
                 None => return not_found(),
             },

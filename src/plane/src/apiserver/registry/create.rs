@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Registry, WriteOptions};
+use super::{Part, Registry, WriteOptions};
 use crate::apiserver::admission;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{Object, default, draft, drop_nulls, meta, metadata, tidy_metadata};
@@ -55,6 +55,7 @@ impl Registry {
         }
         self.stamp(resource, namespace, &mut object)?;
         resource.strategy.defaults(&mut object);
+        super::owners::enter(resource, Part::Main, None, &mut object, options, &self.now());
         resource.strategy.prepare_create(&mut object);
         admission::create(self, resource, &mut object, options.user.as_deref())?;
         // Admission adds volumes and the like, which have defaults too.

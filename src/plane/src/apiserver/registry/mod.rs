@@ -1,14 +1,17 @@
 //! Objects under the common rules: what the REST paths and the plane's own loops share. Every object passes through
 //! here on its way to the store, so the rules hold for all writers alike.
 
+mod apply;
 mod create;
 mod delete;
 mod list;
+mod owners;
 mod update;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use longshore_api::schema::check::Findings;
 use longshore_util::clock::SharedClock;
 use serde_json::Value;
 
@@ -19,9 +22,11 @@ use super::rbac;
 use super::resources::Resource;
 use crate::store::{Entry, ListRequest, Revision, SharedStore, StoreError, Watch};
 
+pub use apply::Apply;
 pub(crate) use create::{bad_types, suffix};
 pub use delete::{DeleteOptions, Deletion, FOREGROUND, ORPHAN, Propagation};
 pub use list::{ListOptions, ObjectList, Selection};
+pub(crate) use owners::of_review;
 pub use update::Part;
 
 /// Tries of a write that lost a race, before the loser is told.
@@ -34,6 +39,60 @@ pub struct WriteOptions {
     pub user: Option<Arc<UserInfo>>,
     /// Do everything but store it.
     pub dry_run: bool,
+    /// What becomes of fields that the type does not have.
+    pub fields: FieldValidation,
+    /// What the client is told beside the answer.
+    pub warnings: Warnings,
+    /// Under which name what is written is owned; without one the owners stay as they are.
+    pub manager: Option<Arc<str>>,
+    /// The object brings its owners with it.
+    pub(crate) owners_given: bool,
+}
+
+/// What becomes of fields that the type does not have, besides that they are left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Nothing.
+    #[default]
+    Ignore,
+    /// The client is told.
+    Warn,
+    /// The write is refused.
+    Strict,
+}
+
+/// Sentences for the client beside the answer, each once.
+#[derive(Debug, Clone, Default)]
+pub struct Warnings(Arc<parking_lot::Mutex<Vec<String>>>);
+
+impl Warnings {
+    /// Adds a sentence.
+    pub fn add(&self, text: &str) {
+        let mut all = self.0.lock();
+        if !all.iter().any(|other| other == text) {
+            all.push(text.to_owned());
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl WriteOptions {
+    /// Acts on what was found in a body. Returns the text of the refusal, if it is one.
+    pub(crate) fn judge(&self, findings: &Findings) -> Result<(), String> {
+        match self.fields {
+            FieldValidation::Strict if !findings.is_empty() => {
+                Err(format!("strict decoding error: {}", findings.texts().join(", ")))
+            }
+            FieldValidation::Warn => {
+                findings.texts().iter().for_each(|text| self.warnings.add(text));
+                Ok(())
+            }
+            FieldValidation::Ignore | FieldValidation::Strict => Ok(()),
+        }
+    }
 }
 
 /// What the rules need to know of the cluster.
@@ -167,7 +226,7 @@ impl Registry {
         self.facts
     }
 
-    fn now(&self) -> String {
+    pub(crate) fn now(&self) -> String {
         super::object::time(self.clock.now())
     }
 }

@@ -1,9 +1,11 @@
 //! Replacing and patching: one loop that reads, changes, checks and writes unless somebody else was faster.
 
+use longshore_api::schema::check::prune;
+use longshore_api::schema::schema;
 use serde_json::{Map, Value, json};
 
 use super::create::{bad_types, check_size};
-use super::{Registry, TRIES, WriteOptions};
+use super::{FieldValidation, Registry, TRIES, WriteOptions};
 use crate::apiserver::admission;
 use crate::apiserver::error::{ApiError, Cause};
 use crate::apiserver::object::{
@@ -35,7 +37,7 @@ pub enum Part {
 }
 
 /// What became of one try.
-enum Step {
+pub(super) enum Step {
     Done(Object),
     Raced,
 }
@@ -95,6 +97,11 @@ impl Registry {
             };
             let old = Object::from(entry.clone()).value()?;
             let mut object = patch.apply(resource, &old)?;
+            if let Some(id) = schema().kind(&resource.api_version(), resource.kind) {
+                let sent = (options.fields == FieldValidation::Strict).then(|| object.to_string());
+                let findings = prune(schema(), id, &mut object);
+                options.judge(&findings).map_err(|text| ApiError::bad_result(&sent.unwrap_or_default(), &text))?;
+            }
             check_place(resource, namespace, name, &object)?;
             if meta(&object, "uid") != meta(&old, "uid") {
                 if meta(&object, "uid").is_empty() {
@@ -148,7 +155,7 @@ impl Registry {
         }
     }
 
-    async fn write(
+    pub(super) async fn write(
         &self,
         resource: &'static Resource,
         part: Part,
@@ -174,6 +181,7 @@ impl Registry {
             Part::Finalize | Part::EphemeralContainers | Part::Resize | Part::Whole => {}
         }
         resource.strategy.defaults(&mut object);
+        super::owners::enter(resource, part, Some(old), &mut object, options, &self.now());
         tidy_metadata(&mut object);
         admission::update(self, resource, part, &object, old, options.user.as_deref())?;
 
@@ -221,7 +229,7 @@ impl Registry {
     }
 }
 
-fn check_place(resource: &Resource, namespace: &str, name: &str, object: &Value) -> Result<(), ApiError> {
+pub(super) fn check_place(resource: &Resource, namespace: &str, name: &str, object: &Value) -> Result<(), ApiError> {
     let own = meta(object, "name");
     if !own.is_empty() && own != name {
         return Err(ApiError::bad_request(format!(

@@ -83,7 +83,7 @@ async fn ask_budget(api: &Api, namespace: &str, pod: &Value, dry_run: bool) -> R
         status.entry("disruptedPods").or_insert_with(|| json!({}))[&pod_name] = json!(now);
         Ok(Some(budget))
     };
-    let own = WriteOptions { user: None, dry_run };
+    let own = WriteOptions { dry_run, ..WriteOptions::default() };
     api.registry().modify(&PODDISRUPTIONBUDGETS, namespace, &name, Part::Status, &own, change).await.map(drop)
 }
 

@@ -11,7 +11,7 @@ use crate::apiserver::error::ApiError;
 use crate::apiserver::hooks::Connection;
 use crate::apiserver::negotiate::{answer, check_kind, decode, read_body};
 use crate::apiserver::object::{child, meta, metadata, text, time};
-use crate::apiserver::registry::{Part, WriteOptions};
+use crate::apiserver::registry::{Part, WriteOptions, of_review};
 use crate::apiserver::resources::{PODS, Resource, Review, SERVICEACCOUNTS};
 use crate::apiserver::server::Api;
 
@@ -42,7 +42,7 @@ impl crate::apiserver::Registry {
     ) -> Result<(), ApiError> {
         let now = time(self.clock().now());
         // The check of who may bind is authorization's; the pod is changed by the server itself.
-        let own = WriteOptions { user: None, dry_run: options.dry_run };
+        let own = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
         let change = |mut pod: Value| {
             let conflict = |text: String| Err(ApiError::conflict(&PODS, name, "pods/binding", &text));
             if !uid.is_empty() && meta(&pod, "uid") != uid {
@@ -70,6 +70,7 @@ impl crate::apiserver::Registry {
 
 pub(super) async fn token(api: &Api, call: &Call, request: Request<Body>) -> Result<Response<Body>, ApiError> {
     let wanted = wanted(request.headers())?;
+    let options = call.write_options()?;
     let (parts, body) = request.into_parts();
     let mut sent = decode(&parts.headers, "TokenRequest", &read_body(body).await?)?;
     check_kind(&sent, "authentication.k8s.io/v1", "TokenRequest")?;
@@ -78,9 +79,10 @@ pub(super) async fn token(api: &Api, call: &Call, request: Request<Body>) -> Res
     let meta_fields = metadata(&mut sent);
     meta_fields.insert("name".to_owned(), json!(call.name()));
     meta_fields.insert("namespace".to_owned(), json!(namespace));
-    let mut made = api.hooks().review.token(&call.user, namespace, &account, sent).await?;
+    let mut made = api.hooks().review.token(&call.user, namespace, &account, sent.clone()).await?;
     made["kind"] = json!("TokenRequest");
     made["apiVersion"] = json!("authentication.k8s.io/v1");
+    of_review(&mut made, &sent, "token", &options, &api.registry().now());
     answer(StatusCode::CREATED, wanted, Bytes::from(made.to_string()))
 }
 
@@ -95,14 +97,16 @@ pub(super) async fn review(
         return Err(ApiError::method_not_allowed());
     }
     let wanted = wanted(request.headers())?;
+    let options = call.write_options()?;
     let (parts, body) = request.into_parts();
     let sent = decode(&parts.headers, review.kind, &read_body(body).await?)?;
     let api_version = format!("{}/v1", review.group);
     check_kind(&sent, &api_version, review.kind)?;
-    let mut made = api.hooks().review.review(&call.user, review, &attributes.namespace, sent).await?;
+    let mut made = api.hooks().review.review(&call.user, review, &attributes.namespace, sent.clone()).await?;
     made["kind"] = json!(review.kind);
     made["apiVersion"] = json!(api_version);
     metadata(&mut made);
+    of_review(&mut made, &sent, "", &options, &api.registry().now());
     answer(StatusCode::CREATED, wanted, Bytes::from(made.to_string()))
 }
 

@@ -3,32 +3,37 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use longshore_util::yaml;
 use serde_json::{Value, json};
 
 use super::read::{list_options, many, one};
-use super::{Call, fields, object, wanted};
-use crate::apiserver::error::ApiError;
-use crate::apiserver::negotiate::{self, Wanted, answer, media_type, read_body};
+use super::{Call, fields, wanted};
+use crate::apiserver::error::{ApiError, Cause};
+use crate::apiserver::identity::{Attributes, Decision, Forbidden};
+use crate::apiserver::negotiate::{self, Wanted, answer, check_kind, media_type, read_body};
 use crate::apiserver::object::meta;
 use crate::apiserver::patch::Patch;
-use crate::apiserver::registry::{DeleteOptions, ObjectList, Part, Propagation, WriteOptions, bad_types};
+use crate::apiserver::registry::{Apply, DeleteOptions, ObjectList, Part, Propagation, WriteOptions, bad_types};
 use crate::apiserver::resources::{JOBS, Resource};
 use crate::apiserver::server::Api;
+
+/// A server-side apply.
+const APPLY: &str = "application/apply-patch+yaml";
 
 /// What comes with a whole object.
 struct Sent {
     wanted: Wanted,
     options: WriteOptions,
     object: Value,
-    unknown: fields::Unknown,
 }
 
 impl Sent {
     async fn read(call: &Call, resource: &'static Resource, request: Request<Body>) -> Result<Self, ApiError> {
         let wanted = wanted(request.headers())?;
         let options = call.write_options()?;
-        let (_, object) = object(resource, request).await?;
-        let unknown = fields::check(call, resource, &object)?;
+        let (parts, body) = request.into_parts();
+        let (object, findings) = negotiate::decode_object(&parts.headers, resource, &read_body(body).await?)?;
+        options.judge(&findings).map_err(|text| bad_types(resource, &text))?;
         let object = if resource.stored_as.is_some() {
             resource.strategy.decode(&object, false).map_err(|detail| bad_types(resource, &detail))?;
             let causes =
@@ -40,7 +45,7 @@ impl Sent {
         } else {
             object
         };
-        Ok(Self { wanted, options, object, unknown })
+        Ok(Self { wanted, options, object })
     }
 }
 
@@ -50,9 +55,9 @@ pub(super) async fn create(
     resource: &'static Resource,
     request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
-    let Sent { wanted, options, object, unknown } = Sent::read(call, resource, request).await?;
+    let Sent { wanted, options, object } = Sent::read(call, resource, request).await?;
     let made = api.registry().create(resource.stored(), call.namespace(resource), object, &options).await?;
-    one(api, call, resource, StatusCode::CREATED, wanted, made).map(|response| unknown.told(response))
+    one(api, call, resource, StatusCode::CREATED, wanted, made).map(|response| fields::told(&options, response))
 }
 
 pub(super) async fn update(
@@ -62,14 +67,14 @@ pub(super) async fn update(
     part: Part,
     request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
-    let Sent { wanted, options, object, unknown } = Sent::read(call, resource, request).await?;
+    let Sent { wanted, options, object } = Sent::read(call, resource, request).await?;
     if meta(&object, "name").is_empty() {
         return Err(ApiError::bad_request("name must be provided"));
     }
     let (written, new) =
         api.registry().update(resource.stored(), call.namespace(resource), call.name(), part, object, &options).await?;
     let code = if new { StatusCode::CREATED } else { StatusCode::OK };
-    one(api, call, resource, code, wanted, written).map(|response| unknown.told(response))
+    one(api, call, resource, code, wanted, written).map(|response| fields::told(&options, response))
 }
 
 pub(super) async fn patch(
@@ -83,11 +88,61 @@ pub(super) async fn patch(
     let options = call.write_options()?;
     let (parts, body) = request.into_parts();
     let body = read_body(body).await?;
-    let patch = Patch::parse(&media_type(&parts.headers), &body)?.through(resource);
-    let unknown = fields::check(call, resource, patch.body())?;
+    let media_type = media_type(&parts.headers);
+    if media_type == APPLY {
+        return apply(api, call, resource, part, &body, wanted, &options).await;
+    }
+    if !call.query.get("force").is_empty() {
+        let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
+        return Err(ApiError::bad_option("PatchOptions", &cause));
+    }
+    let patch = Patch::parse(&media_type, &body)?.through(resource);
     let written =
         api.registry().patch(resource.stored(), call.namespace(resource), call.name(), part, &patch, &options).await?;
-    one(api, call, resource, StatusCode::OK, wanted, written).map(|response| unknown.told(response))
+    one(api, call, resource, StatusCode::OK, wanted, written).map(|response| fields::told(&options, response))
+}
+
+async fn apply(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    part: Part,
+    body: &[u8],
+    wanted: Wanted,
+    options: &WriteOptions,
+) -> Result<Response<Body>, ApiError> {
+    if call.query.get("fieldManager").is_empty() {
+        let cause = Cause::required("fieldManager", "is required for apply patch");
+        return Err(ApiError::bad_option("PatchOptions", &cause));
+    }
+    let sent = match serde_json::from_slice(body) {
+        Ok(sent) => sent,
+        Err(_) => {
+            let text = std::str::from_utf8(body)
+                .map_err(|_| ApiError::bad_request("error decoding YAML: the body is not UTF-8"))?;
+            yaml::to_value(text).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?
+        }
+    };
+    check_kind(&sent, &resource.api_version(), resource.kind)?;
+    let sent = if resource.stored_as.is_some() { resource.strategy.kept(sent) } else { sent };
+    let namespace = call.namespace(resource);
+    if api.registry().find(resource.stored(), namespace, call.name())?.is_none() {
+        // What is not there is created, which takes the right to do that.
+        let attributes = Attributes { verb: "create".to_owned(), ..call.info.attributes.clone() };
+        if let Decision::Deny { reason } = api.hooks().authorize.authorize(&call.user, &attributes) {
+            let refusal = Forbidden { user: &call.user, attributes: &attributes, reason: &reason };
+            return Err(ApiError::denied(
+                refusal.to_string(),
+                &attributes.api_group,
+                &attributes.resource,
+                &attributes.name,
+            ));
+        }
+    }
+    let apply = Apply { object: sent, force: call.query.flag("force") };
+    let (written, new) = api.registry().apply(resource.stored(), namespace, call.name(), part, apply, options).await?;
+    let code = if new { StatusCode::CREATED } else { StatusCode::OK };
+    one(api, call, resource, code, wanted, written).map(|response| fields::told(options, response))
 }
 
 pub(super) async fn delete(

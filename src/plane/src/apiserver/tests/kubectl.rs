@@ -97,9 +97,16 @@ async fn a_stock_kubectl_applies_gets_describes_waits_and_deletes() {
         assert!(text.contains("configmap \"cm\" deleted"), "{text}");
         let (ok, text) = kubectl(&server, &["get", "pod", "gone", "-n", "a"], "");
         assert!(!ok && text.contains("Error from server (NotFound): pods \"gone\" not found"), "{text}");
-        // A typed client sends protobuf, which is refused in words.
-        let (ok, text) = kubectl(&server, &["create", "ns", "b"], "");
-        assert!(!ok && text.contains("UnsupportedMediaType"), "{text}");
+        // Typed clients send protobuf.
+        let text = run(&["create", "ns", "b"], "");
+        assert!(text.contains("namespace/b created"), "{text}");
+        run(&["create", "configmap", "made", "-n", "b", "--from-literal=a=1"], "");
+        run(&["create", "secret", "generic", "made", "-n", "b", "--from-literal=a=1"], "");
+        run(&["create", "serviceaccount", "made", "-n", "b"], "");
+        run(&["create", "service", "clusterip", "made", "-n", "b", "--tcp=80:8080"], "");
+        run(&["delete", "configmap", "made", "-n", "b"], "");
+        applies_on_the_server(&run);
+        explains(&run);
         let text = run(&["get", "events", "-A"], "");
         assert!(text.contains("No resources found"), "{text}");
         let text = run(&["version", "-o", "json"], "");
@@ -109,4 +116,35 @@ async fn a_stock_kubectl_applies_gets_describes_waits_and_deletes() {
     .unwrap();
     tasks.cancel();
     tasks.join().await;
+}
+
+/// Server-side apply as people use it: over nothing, again, with a conflict, by force, as a diff.
+fn applies_on_the_server(run: &dyn Fn(&[&str], &str) -> String) {
+    let mine = "{apiVersion: v1, kind: ConfigMap, metadata: {name: ssa, namespace: b}, data: {a: \"1\"}}";
+    let text = run(&["apply", "--server-side", "-f", "-"], mine);
+    assert!(text.contains("configmap/ssa serverside-applied"), "{text}");
+    run(&["apply", "--server-side", "-f", "-"], mine);
+    let text = run(&["get", "cm", "ssa", "-n", "b", "-o", "yaml", "--show-managed-fields"], "");
+    assert!(text.contains("manager: kubectl") && text.contains("operation: Apply"), "{text}");
+    // What was applied by the client moves over to the server.
+    let mine = mine.replace("ssa", "moved");
+    run(&["apply", "-f", "-"], &mine);
+    run(&["apply", "--server-side", "-f", "-"], &mine.replace("\"1\"", "\"2\""));
+    let text =
+        run(&["get", "cm", "moved", "-n", "b", "-o", "jsonpath={.metadata.managedFields[*].operation} {.data.a}"], "");
+    assert!(text.ends_with(" 2") && !text.contains("Update"), "{text}");
+}
+
+/// Types as kubectl shows them: names, types, what is required.
+fn explains(run: &dyn Fn(&[&str], &str) -> String) {
+    let text = run(&["explain", "pod"], "");
+    assert!(text.contains("KIND:       Pod") && text.contains("VERSION:    v1"), "{text}");
+    assert!(text.contains("spec\t<PodSpec>") && text.contains("metadata\t<ObjectMeta>"), "{text}");
+    let text = run(&["explain", "pods.spec.containers"], "");
+    assert!(text.contains("FIELD: containers <[]Container>"), "{text}");
+    assert!(text.contains("name\t<string> -required-") && text.contains("ports\t<[]ContainerPort>"), "{text}");
+    let text = run(&["explain", "leases.spec.leaseDurationSeconds"], "");
+    assert!(text.contains("<integer>"), "{text}");
+    let text = run(&["explain", "cm.data"], "");
+    assert!(text.contains("<map[string]string>"), "{text}");
 }

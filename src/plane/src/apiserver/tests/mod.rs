@@ -1,9 +1,11 @@
 //! The apiserver answered in process: the whole request path on the memory store, with everybody let in.
 
+mod apply;
 mod golden;
 mod kinds;
 mod kubectl;
 mod pods;
+mod protobuf;
 mod recorded;
 mod verbs;
 mod watches;

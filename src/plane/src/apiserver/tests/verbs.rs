@@ -13,7 +13,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn unknown_fields_survive_and_nulls_go() {
+async fn unknown_fields_and_nulls_go() {
     let server = Server::start().await;
     let mut object = config_map("m");
     object["fromTheFuture"] = json!({"deep": [1, {"x": true}]});
@@ -21,10 +21,10 @@ async fn unknown_fields_survive_and_nulls_go() {
     object["metadata"]["creationTimestamp"] = Value::Null;
     let made = server.post(MAPS, object).await;
     assert_eq!(made.code, StatusCode::CREATED);
-    assert_eq!(made.body["fromTheFuture"]["deep"][1]["x"], true);
+    assert!(made.body.get("fromTheFuture").is_none());
     assert_eq!(made.body["metadata"]["creationTimestamp"], "2026-01-01T00:00:00Z");
-    let patched = server.patch("merge-patch", &format!("{MAPS}/m"), json!({"data": {"b": "2"}})).await;
-    assert_eq!(patched.body["fromTheFuture"]["deep"][0], 1);
+    let patched = server.patch("merge-patch", &format!("{MAPS}/m"), json!({"data": {"b": "2"}, "later": 1})).await;
+    assert!(patched.body.get("later").is_none());
     assert!(patched.body["metadata"].get("generation").is_none());
 }
 
@@ -176,7 +176,9 @@ async fn hostile_bodies_are_refused_in_words() {
     let big = format!("{{\"data\": {{\"a\": \"{}\"}}}}", "x".repeat(4 << 20));
     assert_eq!(server.send(Method::POST, MAPS, &json, &big).await.code, StatusCode::PAYLOAD_TOO_LARGE);
     let protobuf = [("content-type", "application/vnd.kubernetes.protobuf")];
-    assert_eq!(server.send(Method::POST, MAPS, &protobuf, "k8s").await.code, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    assert_eq!(server.send(Method::POST, MAPS, &protobuf, "k8s").await.code, StatusCode::BAD_REQUEST);
+    let cbor = [("content-type", "application/cbor")];
+    assert_eq!(server.send(Method::POST, MAPS, &cbor, "k8s").await.code, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     let mut object = config_map("../../etc/passwd");
     assert_eq!(server.post(MAPS, object.clone()).await.code, StatusCode::UNPROCESSABLE_ENTITY);
     object["metadata"]["name"] = json!("m");
@@ -270,7 +272,7 @@ async fn paths_and_rights_are_checked_before_anything_else() {
         ("/apis", 200),
         ("/apis/storage.k8s.io", 200),
         ("/apis/node.k8s.io/v1", 200),
-        ("/openapi/v2", 404),
+        ("/openapi/v2", 200),
     ] {
         assert_eq!(server.get(path).await.code.as_u16(), code, "{path}");
     }

@@ -210,7 +210,10 @@ async fn roles_give_rights_until_they_are_taken_away() {
 async fn nobody_gives_away_what_he_has_not() {
     use crate::apiserver::resources::{CLUSTERROLEBINDINGS, ROLEBINDINGS, ROLES};
     let world = World::new();
-    let jane = WriteOptions { user: Some(Arc::new(UserInfo::new("jane", &["system:authenticated"]))), dry_run: false };
+    let jane = WriteOptions {
+        user: Some(Arc::new(UserInfo::new("jane", &["system:authenticated"]))),
+        ..WriteOptions::default()
+    };
     let binding = json!({"metadata": {"name": "jane"}, "roleRef": {"kind": "ClusterRole", "name": "admin"},
         "subjects": [{"kind": "User", "name": "jane"}]});
     let registry = &world.registry;
