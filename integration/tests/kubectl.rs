@@ -144,13 +144,12 @@ fn apply_server_side(cluster: &Cluster<'_>) -> Result<()> {
     ensure!(out.contains("configmap/owned serverside-applied"), "{out}");
     let other = words.replace("a: \"1\", ", "").replace("b: \"1\"", "b: \"2\"");
     std::fs::write(&file, &other)?;
-    let refused =
-        cluster.kubectl_command(&["apply", "--server-side", "--field-manager=other", "-f", &path])?.output()?;
-    let said = String::from_utf8_lossy(&refused.stderr);
-    ensure!(!refused.status.success() && said.contains("conflict with \"kubectl\": .data.b"), "{said}");
-    let differs = cluster.kubectl_command(&["diff", "--server-side", "-f", &path])?.output()?;
-    let said = String::from_utf8_lossy(&differs.stdout);
-    ensure!(differs.status.code() == Some(1), "{}", String::from_utf8_lossy(&differs.stderr));
+    let refused = cluster.kubectl(&["apply", "--server-side", "--field-manager=other", "-f", &path]);
+    let said = format!("{:#}", refused.err().context("no conflict")?);
+    ensure!(said.contains("conflict with \"kubectl\": .data.b"), "{said}");
+    // A difference is told by the exit code 1.
+    let differs = cluster.kubectl(&["diff", "--server-side", "-f", &path]);
+    let said = format!("{:#}", differs.err().context("no difference")?);
     ensure!(said.contains("-  a: \"1\"") && said.contains("+  b: \"2\""), "{said}");
     cluster.kubectl(&["apply", "--server-side", "-f", &path])?;
     let data = cluster.kubectl(&["get", "configmap", "owned", "-o", "jsonpath={.data}"])?;
@@ -164,9 +163,9 @@ fn explain(cluster: &Cluster<'_>) -> Result<()> {
     let unknown = PODS.replace("tty: false", "ttty: false");
     let file = cluster.env().directory().join("unknown.yaml");
     std::fs::write(&file, unknown.split("---").last().unwrap_or_default().replace("name: listener", "name: wrong"))?;
-    let refused = cluster.kubectl_command(&["apply", "-f", &file.display().to_string()])?.output()?;
-    let said = String::from_utf8_lossy(&refused.stderr);
-    ensure!(!refused.status.success() && said.contains("unknown field \"spec.containers[0].ttty\""), "{said}");
+    let refused = cluster.kubectl(&["apply", "-f", &file.display().to_string()]);
+    let said = format!("{:#}", refused.err().context("an unknown field is taken")?);
+    ensure!(said.contains("unknown field \"spec.containers[0].ttty\""), "{said}");
     Ok(())
 }
 
