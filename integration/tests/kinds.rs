@@ -52,7 +52,7 @@ const OBJECTS: &str = r#"
 ---
 {kind: IngressClass, apiVersion: networking.k8s.io/v1, metadata: {name: x}, spec: {controller: example.com/x}}
 ---
-{kind: NetworkPolicy, apiVersion: networking.k8s.io/v1, metadata: {name: x}, spec: {podSelector: {matchLabels: {a: b}}, ingress: [{ports: [{port: 80}]}]}}
+{kind: NetworkPolicy, apiVersion: networking.k8s.io/v1, metadata: {name: x}, spec: {podSelector: {matchLabels: {a: b}}, ingress: [{ports: [{port: 80, protocol: TCP}]}]}}
 ---
 {kind: Role, apiVersion: rbac.authorization.k8s.io/v1, metadata: {name: x}, rules: [{apiGroups: [""], resources: [pods], verbs: [get, list]}]}
 ---
@@ -60,7 +60,7 @@ const OBJECTS: &str = r#"
 ---
 {kind: RoleBinding, apiVersion: rbac.authorization.k8s.io/v1, metadata: {name: x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: x}, subjects: [{kind: ServiceAccount, name: default, namespace: default}]}
 ---
-{kind: ClusterRoleBinding, apiVersion: rbac.authorization.k8s.io/v1, metadata: {name: x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: x}, subjects: [{kind: User, name: jane}]}
+{kind: ClusterRoleBinding, apiVersion: rbac.authorization.k8s.io/v1, metadata: {name: x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: x}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]}
 ---
 {kind: PriorityClass, apiVersion: scheduling.k8s.io/v1, metadata: {name: x}, value: 5}
 "#;

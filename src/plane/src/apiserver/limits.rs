@@ -22,8 +22,8 @@ use super::identity::{Attributes, GROUP_MASTERS, GROUP_NODES, UserInfo};
 /// How long a request waits for a seat.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many requests wait for each seat, before the next is sent away.
-const WAITING_PER_SEAT: usize = 4;
+/// Reads are answered from memory: more at a time are not done sooner, but stand between a heartbeat and a core.
+const READS_PER_SEAT: usize = 25;
 
 /// Who a request is from, as seats are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +63,7 @@ struct Seats {
 }
 
 impl Seats {
-    fn new(seats: usize) -> Self {
-        let most_waiting = seats.saturating_mul(WAITING_PER_SEAT);
+    fn new(seats: usize, most_waiting: usize) -> Self {
         Self { seats: Arc::new(Semaphore::new(seats)), waiting: AtomicUsize::new(0), most_waiting }
     }
 
@@ -116,13 +115,14 @@ pub(crate) struct WatchSlot {
 }
 
 impl Seating {
-    /// Divides the limits: half of the short requests for everybody else, a quarter of the watches for the system alone.
+    /// Divides the limits: half of the writes for everybody else, few reads at a time, a quarter of the watches for the
+    /// system alone. What may wait grows with them.
     pub(super) fn new(reads: usize, writes: usize, watches: usize) -> Self {
         Self {
-            heartbeats: Seats::new(writes / 2),
-            system: Seats::new(reads / 2 + writes / 2),
-            reads: Seats::new(reads / 2),
-            writes: Seats::new(writes / 2),
+            heartbeats: Seats::new(writes / 2, writes * 2),
+            system: Seats::new(reads / 2 + writes / 2, reads + writes),
+            reads: Seats::new(reads / READS_PER_SEAT, reads),
+            writes: Seats::new(writes / 2, writes * 2),
             watches: Arc::new(Semaphore::new(watches)),
             others_watches: Arc::new(Semaphore::new(watches - watches / 4)),
         }
