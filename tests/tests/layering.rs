@@ -45,6 +45,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("source", &["event", "mirror"]),
     ("mirror", &[]),
     ("observe", &[]),
+    // The door for people at the machine.
+    ("control", &[]),
+    // Tells of processes that the kernel killed for memory.
+    ("oom", &["event"]),
     ("object", &["event"]),
     ("image", &["event", "object"]),
     // Volumes tell the container configuration, which lives in `pod`, where they are.

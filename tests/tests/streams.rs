@@ -242,6 +242,13 @@ async fn ports(world: &World) -> Result<()> {
         .and_then(|(_, rest)| rest.split_once(' '))
         .and_then(|(port, _)| port.parse().ok())
         .with_context(|| format!("no port in {said:?}"))?;
+    // One client that hangs up the hard way, in the middle of its request, costs the others nothing (O-088).
+    let mut rude = tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    rude.write_all(b"GET / HTTP/1.0\r\n").await?;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    rude.set_zero_linger()?;
+    drop(rude);
+    tokio::time::sleep(Duration::from_millis(500)).await;
     for _ in 0..3 {
         let mut stream = tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;

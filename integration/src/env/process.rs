@@ -72,6 +72,11 @@ impl Process {
     /// SIGTERM, and waits for the end; an error when it takes longer than `within`.
     pub fn stop(&mut self, within: Duration) -> Result<ExitStatus> {
         self.signal(Signal::SIGTERM)?;
+        self.wait(within)
+    }
+
+    /// Waits for the end; an error when it takes longer than `within`.
+    pub fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
         let mut status = None;
         let ended = super::eventually(&format!("end of {}", self.name), within, || {
             status = self.child.try_wait().ok().flatten();

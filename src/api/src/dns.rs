@@ -66,6 +66,20 @@ pub fn parse_resolv_conf(text: &str) -> Resolver {
     resolver
 }
 
+/// What of the host's own file is beyond the limits: messages for events of reason `CheckLimitsForResolvConf` on the node.
+pub fn host_warnings(path: &str, host: &Resolver) -> Vec<String> {
+    let characters = host.searches.join(" ").len();
+    let many = (host.searches.len() > SEARCHES_MAX).then(|| {
+        format!("Resolv.conf file {path:?} contains search line consisting of more than {SEARCHES_MAX} domains!")
+    });
+    let long = (characters > SEARCH_CHARACTERS_MAX).then(|| {
+        format!(
+            "Resolv.conf file {path:?} contains search line which length is more than allowed {SEARCH_CHARACTERS_MAX}!"
+        )
+    });
+    many.into_iter().chain(long).collect()
+}
+
 /// Computes what a pod's sandbox gets; `namespace` and `pod_text` (`name_ns(uid)`-like) are used for names and messages.
 pub fn pod(spec: &PodSpec, namespace: &str, pod_text: &str, cluster: &ClusterDns) -> PodDns {
     let mut out = PodDns::default();

@@ -1,10 +1,14 @@
 //! Calls that the type system cannot vouch for, and nothing else: each one's safety is argued where it stands. Everything
 //! else in this workspace is free of `unsafe`.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::time::Duration;
 
 use nix::libc;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Heaps of the allocator for all threads together. Its default of eight per core spreads an agent's few objects over
 /// pages of many half-empty heaps.
@@ -65,6 +69,36 @@ fn is_only_the_file(map: &MemoryMap) -> bool {
         && map.perms.contains(MMPermissions::PRIVATE)
         && !map.perms.contains(MMPermissions::WRITE);
     clean && readable_only && matches!(&map.pathname, MMapPath::Path(path) if path.is_absolute())
+}
+
+/// A file that tells when there is something to read, such as a device; ordinary files never do.
+#[derive(Debug)]
+pub struct ReadableFile(AsyncFd<File>);
+
+impl ReadableFile {
+    /// Takes a file that was opened so that it never blocks. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When the kernel cannot wait for such a file.
+    #[expect(unsafe_code, reason = "registering a descriptor has no safe face")]
+    pub fn new(file: File) -> io::Result<Self> {
+        // SAFETY: a `File` owns its descriptor, and this type hands out no way to replace or close it while it is registered.
+        let registered = unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) };
+        Ok(Self(registered?))
+    }
+
+    /// Waits until there is something to read, and reads it.
+    ///
+    /// # Errors
+    /// As the read itself.
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            if let Ok(done) = ready.try_io(|file| file.get_ref().read(buffer)) {
+                return done;
+            }
+        }
+    }
 }
 
 /// CPU time that the process has used, all its threads together.

@@ -2,6 +2,7 @@
 
 pub mod admit;
 pub mod agent;
+pub mod control;
 pub mod event;
 pub mod gc;
 pub mod hands;
@@ -13,6 +14,7 @@ pub mod model;
 pub mod node;
 pub mod object;
 pub mod observe;
+pub mod oom;
 pub mod pod;
 pub mod probe;
 pub mod resource;

@@ -172,6 +172,7 @@ impl Agent {
                 clock: Arc::clone(&clock),
                 legacy_logs: machine.folder.path().join("links"),
                 restart_cap,
+                kills: Default::default(),
                 host_ips: Arc::new(arc_swap::ArcSwap::from_pointee(vec!["192.168.0.1".into()])),
             },
             facts.into_iter().map(|(uid, facts)| (uid, Found { facts, ..Found::default() })).collect(),

@@ -3,6 +3,7 @@
 
 mod actual;
 mod oom;
+mod swap;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use crate::restart::is_sidecar;
 
 pub use actual::Actual;
 pub use oom::oom_score_adj;
+pub use swap::{NodeSwap, may_swap, swap_limit};
 
 /// Resource name of processors.
 pub const CPU: &str = "cpu";

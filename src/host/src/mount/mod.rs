@@ -45,6 +45,12 @@ pub enum MountError {
     },
 }
 
+/// How many bytes the file system at `path` holds.
+pub fn held(path: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(path)?;
+    Ok(stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize))
+}
+
 /// Says whether something is mounted at `path`; a path that is not there is no mount point.
 pub fn is_mount_point(path: &Path) -> Result<bool, MountError> {
     match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, StatxFlags::empty()) {

@@ -19,6 +19,9 @@ use longshore_util::{Tasks, spawn};
 
 use super::fail::{Hint, Usage};
 
+/// How the common name of a node's certificate begins.
+const NODE_PREFIX: &str = "system:node:";
+
 /// Reads files that the flags name; all faults are told together.
 pub(crate) fn settings(flags: &Flags) -> Result<Settings> {
     settings::load(flags).map_err(|errors| Usage(errors.to_string()).into())
@@ -35,8 +38,9 @@ impl AgentRun {
     pub(crate) async fn start(settings: Settings, cleaning: Cleaning, tasks: &Tasks) -> Result<Self> {
         let calls = RuntimeMetrics::default();
         let (runtime, images) = connect_runtime(&settings, calls.clone()).await?;
-        let node_name = node_name(&settings)?;
-        let clients = match clients(&settings).await? {
+        let clients = clients(&settings).await?;
+        let node_name = node_name(&settings, clients.as_ref().map(|(_, kubeconfig)| kubeconfig))?;
+        let clients = match clients {
             Some((clients, kubeconfig)) => {
                 drop(spawn(tasks, "api-check", check_api(clients.heartbeat.clone(), kubeconfig)));
                 Some(clients)
@@ -98,18 +102,34 @@ async fn connect_runtime(settings: &Settings, metrics: RuntimeMetrics) -> Result
     Ok(clients)
 }
 
-fn node_name(settings: &Settings) -> Result<String> {
+fn node_name(settings: &Settings, kubeconfig: Option<&Kubeconfig>) -> Result<String> {
     let given = settings.process.hostname_override.trim().to_lowercase();
-    let name = if given.is_empty() {
-        nix::unistd::gethostname().context("read the host's name")?.to_string_lossy().trim().to_lowercase()
-    } else {
-        given
+    let host = || -> Result<String> {
+        Ok(nix::unistd::gethostname().context("read the host's name")?.to_string_lossy().trim().to_lowercase())
     };
+    let name = if given.is_empty() { keep_name(host()?, kubeconfig) } else { given };
     match longshore_api::names::dns1123_subdomain(&name).into_iter().next() {
         None => Ok(name),
         Some(detail) => {
             Err(Hint::error(format!("{name:?} is no name for a node: {detail}"), "give one with --hostname-override"))
         }
+    }
+}
+
+/// The name that the node's credential is for, where there is one: under another name the apiserver would take nothing from
+/// it, and a host that is renamed stays the node that it was.
+pub(crate) fn keep_name(host: String, kubeconfig: Option<&Kubeconfig>) -> String {
+    let known = kubeconfig.and_then(Kubeconfig::identity).and_then(|own| own.common_name.strip_prefix(NODE_PREFIX));
+    match known {
+        Some(known) if known != host => {
+            tracing::warn!(
+                host,
+                node = known,
+                "the host is called otherwise than its node; the node keeps the name that its credential is for (--hostname-override gives another)"
+            );
+            known.to_owned()
+        }
+        Some(_) | None => host,
     }
 }
 

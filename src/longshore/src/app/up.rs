@@ -12,10 +12,11 @@ use longshore_cri::{ClientOptions, CriClient, RuntimeService as _, labels, v1};
 use longshore_host::oci::{PAUSE_IMAGE, pause_archive};
 use longshore_node::gc::Cleaning;
 use longshore_plane::PlaneOptions;
+use longshore_transport::client::Kubeconfig;
 use longshore_util::Tasks;
 use nix::fcntl::{Flock, FlockArg};
 
-use super::agent::{AgentRun, settings};
+use super::agent::{AgentRun, keep_name, settings};
 use super::fail::Hint;
 use super::paths::Paths;
 use super::plane::PlaneRun;
@@ -257,7 +258,13 @@ async fn refuse_strangers(paths: &Paths, endpoint: &str, client: &CriClient) -> 
 async fn run_node(options: &UpOptions, runtime: &Runtime, tasks: &Tasks, progress: &Progress) -> Result<()> {
     let paths = &options.paths;
     let hostname = nix::unistd::gethostname().context("read the host's name")?;
-    let node = options.node_name.clone().unwrap_or_else(|| kubelet::node_name(&hostname.to_string_lossy()));
+    let node = match &options.node_name {
+        Some(given) => given.clone(),
+        None => {
+            let earlier = Kubeconfig::load(&paths.node_kubeconfig(), jiff::Timestamp::now()).await.ok();
+            keep_name(kubelet::node_name(&hostname.to_string_lossy()), earlier.as_ref())
+        }
+    };
     let plane = progress
         .step("control plane", async {
             let plane = PlaneRun::start(PlaneOptions::new(&paths.data, options.bind), tasks).await?;

@@ -17,6 +17,7 @@ mod print;
 mod ps;
 mod pulls;
 mod up;
+mod why;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -72,6 +73,10 @@ enum Command {
     Exec(exec::Arguments),
     /// Show the node's own view of its pods, also when the apiserver is away
     Ps(ps::Arguments),
+    /// Say what holds a pod up, first and last failures too, as the agent knows it; needs no apiserver
+    Why(why::Arguments),
+    /// Try at once what a pod waits for after failures; needs no apiserver
+    Retry(why::Arguments),
     /// Serve the sample's page
     #[command(hide = true)]
     DemoServer(demo_server::Arguments),
@@ -126,6 +131,8 @@ fn dispatch(mut arguments: Vec<OsString>) -> Result<ExitCode> {
                 Command::Logs(arguments) => client_command(logs::run(arguments)),
                 Command::Exec(arguments) => client_command(exec::run(arguments)),
                 Command::Ps(arguments) => client_command(ps::run(arguments)),
+                Command::Why(arguments) => why::why(&arguments),
+                Command::Retry(arguments) => why::retry(&arguments),
                 Command::Agent { .. } | Command::Plane(_) | Command::DemoServer(_) => Ok(ExitCode::SUCCESS),
             }
         }

@@ -4,10 +4,10 @@
 use std::cmp::{Ordering, Reverse};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use longshore_api::qos::{self, Qos};
 use longshore_api::resize::{self, Part, Sizes};
-use longshore_api::resources::{CPU, MEMORY};
+use longshore_api::resources::{self, CPU, MEMORY, Side};
 use longshore_api::restart::is_sidecar;
 
 use super::{Neighbour, Node, predicates, priority, requests};
@@ -25,6 +25,8 @@ pub struct ResizeRules {
     pub pod_level: bool,
     /// Those of plain init containers (`InPlacePodVerticalScalingInitContainers`).
     pub plain_init: bool,
+    /// Burstable containers share the node's swap, and their part of it cannot be changed while they run.
+    pub shares_swap: bool,
     /// Guaranteed pods have cpus of their own (`cpuManagerPolicy: static`) and these cannot be changed.
     pub fixed_cpus: bool,
     /// The same for memory (`memoryManagerPolicy: Static`).
@@ -33,7 +35,7 @@ pub struct ResizeRules {
 
 impl Default for ResizeRules {
     fn default() -> Self {
-        Self { pod_level: true, plain_init: true, fixed_cpus: false, fixed_memory: false }
+        Self { pod_level: true, plain_init: true, shares_swap: false, fixed_cpus: false, fixed_memory: false }
     }
 }
 
@@ -88,6 +90,9 @@ fn never(asked: &DesiredPod, spec: &PodSpec, old: &PodSpec, node: &Node) -> Opti
     if !node.resize.plain_init && plain.into_iter().any(|container| changed(&container.name).any()) {
         return Some(infeasible("feature_gate_off", "InPlacePodVerticalScalingInitContainers is disabled"));
     }
+    if node.resize.shares_swap && changes_swap(asked, spec, old) {
+        return Some(infeasible("swap_limitation", "In-place resize of containers with swap is not supported."));
+    }
     if qos::of(&asked.pod) != Qos::Guaranteed {
         return None;
     }
@@ -111,6 +116,23 @@ fn never(asked: &DesiredPod, spec: &PodSpec, old: &PodSpec, node: &Node) -> Opti
         return Some(infeasible("guaranteed_pod_memory_manager_static_policy", fixed("Memory", "Static")));
     }
     None
+}
+
+/// Says whether a container that goes on running would ask for another part of the node's memory, and so of its swap.
+fn changes_swap(asked: &DesiredPod, spec: &PodSpec, old: &PodSpec) -> bool {
+    let critical = super::is_critical(&asked.pod, false);
+    let all =
+        |spec: &'_ PodSpec| spec.init_containers.iter().flatten().chain(&spec.containers).cloned().collect::<Vec<_>>();
+    let before = all(old);
+    all(spec).iter().any(|container| {
+        let Some(held) = before.iter().find(|held| held.name == container.name) else { return false };
+        let request = |of: &Container| resources::of_container(of, Side::Requests).get(MEMORY).copied();
+        let policies = held.resize_policy.iter().flatten();
+        let restarts =
+            policies.into_iter().any(|own| own.resource_name == MEMORY && own.restart_policy == "RestartContainer");
+        let swaps = |of: &Container| resources::may_swap(&asked.pod, of, critical);
+        request(container) != request(held) && !restarts && (swaps(container) || swaps(held))
+    })
 }
 
 /// A pod that asks for another size, as far as its turn goes.
@@ -238,6 +260,26 @@ mod tests {
         );
         assert_eq!(judged(&larger, &now, &node(), &[]).0, "granted");
         assert_eq!(judged(&cpu("p", "1"), &cpu("p", "2"), &fixed, &[]).0, "granted", "burstable pods share");
+    }
+
+    #[test]
+    fn a_container_that_shares_swap_keeps_its_memory_unless_it_restarts_for_it() {
+        let rules = ResizeRules { shares_swap: true, ..ResizeRules::default() };
+        let node = Node { resize: rules, ..node() };
+        let memory = |amount: &str| pod("p", json!({"requests": {"memory": amount}}));
+        let refused = "In-place resize of containers with swap is not supported.";
+        assert_eq!(judged(&memory("2Gi"), &memory("1Gi"), &node, &[]).1, refused);
+        assert_eq!(judged(&memory("2Gi"), &memory("1Gi"), &self::node(), &[]).0, "granted");
+        assert_eq!(judged(&guaranteed("1", "2Gi"), &guaranteed("1", "1Gi"), &node, &[]).0, "granted");
+        assert_eq!(judged(&cpu("p", "1"), &cpu("p", "2"), &node, &[]).0, "granted");
+        let restarted = |amount: &str| {
+            let mut pod = memory(amount);
+            let spec = Arc::make_mut(&mut pod.pod).spec.as_mut().unwrap();
+            let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+            spec.containers[0].resize_policy = serde_json::from_value(policy).unwrap();
+            pod
+        };
+        assert_eq!(judged(&restarted("2Gi"), &restarted("1Gi"), &node, &[]).0, "granted");
     }
 
     #[test]

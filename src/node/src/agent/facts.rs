@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use longshore_api::dns::{self, ClusterDns};
+use longshore_api::resources::NodeSwap;
 use longshore_host::facts::MachineFacts;
 
 use super::AgentOptions;
@@ -27,6 +28,10 @@ pub(super) fn read(options: &AgentOptions, node: &NodeHandle, cgroup_v2: bool) -
         memory: i64::try_from(machine.memory).unwrap_or(i64::MAX),
         huge_pages: machine.hugepages.iter().map(|pages| page_name(pages.page)).collect(),
         cgroup_v2,
+        swap: (cgroup_v2 && options.shares_swap()).then(|| NodeSwap {
+            memory: i64::try_from(machine.memory).unwrap_or(i64::MAX),
+            swap: i64::try_from(machine.swap).unwrap_or(i64::MAX),
+        }),
         swap_accounting: Path::new("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists(),
         single_process_oom_kill: config.single_process_oom_kill.unwrap_or(!cgroup_v2),
         seccomp_default: config.seccomp_default || options.settings.process.seccomp_default,

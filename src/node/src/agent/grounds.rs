@@ -52,6 +52,7 @@ impl Grounds {
             resize: ResizeRules {
                 pod_level: settings.gates.is_enabled("InPlacePodLevelResourcesVerticalScaling"),
                 plain_init: settings.gates.is_enabled("InPlacePodVerticalScalingInitContainers"),
+                shares_swap: options.shares_swap(),
                 fixed_cpus: settings.config.cpu_manager_policy == "static"
                     && !settings.gates.is_enabled("InPlacePodVerticalScalingExclusiveCPUs"),
                 fixed_memory: settings.config.memory_manager_policy == "Static"

@@ -6,6 +6,7 @@
 //!   -> status writer -> pod table -> observer -> sources, mirrors -> garbage -> server
 //! ```
 
+mod driver;
 mod error;
 mod facts;
 mod grounds;
@@ -29,10 +30,11 @@ use crate::event::{EventOptions, EventRecorder};
 use crate::gc::Collector;
 use crate::hands::{Hands, HandsOptions};
 use crate::journal::Journal;
-use crate::model::{PodControl, ReadPods};
+use crate::model::{MemoryKills, PodControl, ReadPods};
 use crate::node::{NodeDeps, NodeHandle, Pressure, ReadyCheck, RuntimeState};
 use crate::object::Objects;
 use crate::observe::{Observer, ObserverMetrics, ObserverOptions};
+use crate::oom::OomOptions;
 use crate::pod::{Found, NetworkState, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink};
 use crate::probe::{Probes, ProbesOptions};
 use crate::resource::{CgroupNames, CgroupTree};
@@ -135,6 +137,8 @@ impl Agent {
         let hands = Arc::new(Hands::new(HandsOptions {
             volumes: Arc::new(volumes.clone()),
             facts,
+            node_name: options.node_name.clone(),
+            resolv_conf: config.resolv_conf.clone(),
             names,
             objects,
             images,
@@ -162,6 +166,7 @@ impl Agent {
             },
             &tasks,
         );
+        let kills = MemoryKills::default();
         let table = PodTable::new(
             PodTableOptions {
                 node_name: options.node_name.clone(),
@@ -178,6 +183,7 @@ impl Agent {
                 clock: Arc::clone(&options.clock),
                 legacy_logs: LEGACY_LOGS.into(),
                 restart_cap: options.restart_cap(),
+                kills: kills.clone(),
                 host_ips: hands.host_ips(),
             },
             found,
@@ -197,6 +203,16 @@ impl Agent {
         let expect = observer.clone();
         table.on_change(move || expect.expect());
         drop(observed.set(observer));
+        crate::oom::watch(
+            OomOptions {
+                node_name: options.node_name.clone(),
+                pods: Arc::new(table.clone()),
+                kills,
+                events: events.clone(),
+                clock: Arc::clone(&options.clock),
+            },
+            &tasks,
+        );
         volumes.keep_fresh(Arc::new(table.clone()), &tasks);
         if let Some(bounds) = options.log_bounds(Arc::new(table.clone())) {
             crate::logs::rotate(bounds, &tasks);
@@ -217,6 +233,7 @@ impl Agent {
         .start(&tasks);
         grounds::follow(&node, pressure, &table, &tasks);
         follow_addresses(&node, &hands, &tasks);
+        crate::control::start(&root, Arc::new(table.clone()), Arc::clone(&options.clock), &tasks);
         let server = server::start(&options, &node, &table, &telemetry, &tasks).await?;
         Ok(Self { tasks, journal, table, node, telemetry, writer, server })
     }

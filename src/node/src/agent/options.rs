@@ -53,6 +53,11 @@ impl AgentOptions {
         CpuPolicy { quota: config.cpu_cfs_quota, period: if period > 0 { period } else { usual.period } }
     }
 
+    /// Whether burstable containers share the node's swap.
+    pub(super) fn shares_swap(&self) -> bool {
+        self.settings.config.memory_swap.swap_behavior == "LimitedSwap"
+    }
+
     /// Cap of the restart delay; zero = the usual one.
     pub(super) fn restart_cap(&self) -> Duration {
         self.settings.config.crash_loop_back_off.max_container_restart_period.as_std()
@@ -118,25 +123,11 @@ impl AgentOptions {
 
     /// The driver that the runtime tells, else the configured one.
     pub(super) async fn cgroup_driver(&self) -> CgroupDriver {
-        let configured = match self.settings.config.cgroup_driver.as_str() {
-            "systemd" => CgroupDriver::Systemd,
-            _ => CgroupDriver::Cgroupfs,
-        };
-        let ask = self.runtime.runtime_config(v1::RuntimeConfigRequest {});
-        let Ok(Ok(answer)) = tokio::time::timeout(ASK_WITHIN, ask).await else { return configured };
-        let Some(linux) = answer.linux else { return configured };
-        let told = match linux.cgroup_driver() {
-            v1::CgroupDriver::Systemd => CgroupDriver::Systemd,
-            v1::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
-        };
-        if told != configured {
-            tracing::warn!(
-                ?told,
-                ?configured,
-                "the runtime's cgroup driver differs from the configuration; the runtime's counts"
-            );
+        let (driver, differs) = super::driver::agreed(&self.runtime, &self.settings.config.cgroup_driver).await;
+        if let Some(differs) = differs {
+            tracing::warn!("{differs}");
         }
-        told
+        driver
     }
 
     /// The runtime's name, the scheme of container ids.

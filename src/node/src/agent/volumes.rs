@@ -38,6 +38,14 @@ impl PodVolumes for VolumeManager {
             .map_err(|error| Failure::new(error.reason, error.message))
     }
 
+    fn in_memory(&self, pod: &DesiredPod) -> Vec<(String, u64)> {
+        Self::in_memory(self, pod)
+    }
+
+    fn relabelled(&self, uid: &PodUid) {
+        Self::relabelled(self, uid);
+    }
+
     async fn teardown(&self, uid: &PodUid) -> Result<(), Failure> {
         Self::teardown(self, uid).await.map_err(|error| failure(&error))
     }

@@ -3,6 +3,7 @@
 
 mod files;
 mod images;
+mod resolver;
 mod users;
 mod volumes;
 
@@ -18,6 +19,7 @@ use longshore_api::{dns, qos};
 use longshore_cri::v1;
 use parking_lot::Mutex;
 
+use resolver::ResolverFile;
 use users::Users;
 pub use volumes::{Mounted, PodVolumes};
 
@@ -39,6 +41,10 @@ const SERVICES_WITHIN: Duration = Duration::from_secs(5);
 pub struct HandsOptions {
     /// The node, as configurations see it.
     pub facts: NodeFacts,
+    /// The node's name.
+    pub node_name: String,
+    /// The host's resolver file; empty when pods get nothing of it.
+    pub resolv_conf: String,
     /// Names of pod cgroups.
     pub names: CgroupNames,
     /// Configmaps, secrets, services.
@@ -59,6 +65,8 @@ pub struct HandsOptions {
 #[derive(Debug)]
 pub struct Hands {
     facts: ArcSwap<NodeFacts>,
+    node_name: String,
+    resolver: ResolverFile,
     names: CgroupNames,
     objects: Objects,
     volumes: Arc<dyn PodVolumes>,
@@ -77,6 +85,8 @@ impl Hands {
         let host_ips = Arc::new(ArcSwap::from_pointee(options.facts.host_ips.clone()));
         Self {
             facts: ArcSwap::from_pointee(options.facts),
+            node_name: options.node_name,
+            resolver: ResolverFile::new(&options.resolv_conf),
             names: options.names,
             objects: options.objects,
             volumes: options.volumes,
@@ -106,15 +116,27 @@ impl Hands {
     }
 
     fn sandbox(&self, pod: &DesiredPod, attempt: u32, tell: bool) -> Result<v1::PodSandboxConfig, Failure> {
+        self.follow_resolver();
         let parent = self.names.pod(pod.uid.as_str(), qos::of(&pod.pod));
         let mut made = config::sandbox_config(pod, attempt, &parent, &self.facts.load()).map_err(failure)?;
         self.users.put_into_sandbox(pod, &mut made.config)?;
-        if tell {
+        if tell && self.resolver.is_news(&pod.uid, &made.warnings) {
             for (reason, message) in made.warnings {
                 self.events.warning(&EventTarget::pod(pod), reason, message);
             }
         }
         Ok(made.config)
+    }
+
+    /// The host's resolver file may have changed since the last sandbox was made.
+    fn follow_resolver(&self) {
+        let Some(read) = self.resolver.changed() else { return };
+        let mut facts = NodeFacts::clone(&self.facts.load());
+        facts.dns.host = Some(read.resolver);
+        self.facts.store(Arc::new(facts));
+        for warning in read.warnings {
+            self.events.warning(&EventTarget::node(&self.node_name), "CheckLimitsForResolvConf", warning);
+        }
     }
 
     /// Variables of a container, with everything they refer to.
@@ -190,6 +212,18 @@ impl Prepare for Hands {
         let mounted = self.volumes.prepare(pod).await?;
         self.prepared.lock().insert(pod.uid.clone(), Arc::new(mounted));
         Ok(())
+    }
+
+    fn forget_delays(&self, uid: &PodUid) {
+        self.images.forget_delays(uid.as_str());
+    }
+
+    fn memory_volumes(&self, pod: &DesiredPod) -> Vec<(String, u64)> {
+        self.volumes.in_memory(pod)
+    }
+
+    fn relabelled(&self, uid: &PodUid) {
+        self.volumes.relabelled(uid);
     }
 
     async fn release(&self, uid: &PodUid) -> Result<(), Failure> {
@@ -299,6 +333,7 @@ impl Prepare for Hands {
         let folder = self.facts.load().pod_dir(uid.as_str());
         files::remove_pod(&folder).map_err(|error| Failure::new("FailedCleanup", error))?;
         self.users.release(uid);
+        self.resolver.forget(uid);
         Ok(())
     }
 }

@@ -33,6 +33,12 @@ pub trait PodVolumes: Send + Sync + Debug + 'static {
         mounted: &Mounted,
     ) -> Result<BTreeMap<SubPathKey, PathBuf>, Failure>;
 
+    /// The pod's volumes in memory and how many bytes each of them holds.
+    fn in_memory(&self, pod: &DesiredPod) -> Vec<(String, u64)>;
+
+    /// The pod's labels or annotations have changed.
+    fn relabelled(&self, uid: &PodUid);
+
     /// Undoes everything; safe to call again and for pods it does not know.
     async fn teardown(&self, uid: &PodUid) -> Result<(), Failure>;
 }

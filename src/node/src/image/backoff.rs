@@ -40,6 +40,11 @@ impl Backoffs {
         state.insert(key.to_owned(), Entry { delay, failed_at: now, error: error.to_owned() });
     }
 
+    /// Forgets all keys that begin so.
+    pub(super) fn forget(&self, prefix: &str) {
+        self.0.lock().retain(|key, _| !key.starts_with(prefix));
+    }
+
     /// Forgets a key.
     pub(super) fn succeeded(&self, key: &str) {
         self.0.lock().remove(key);

@@ -199,6 +199,11 @@ impl ImageManager {
         Ok(answer.image.filter(|image| !image.id.is_empty()))
     }
 
+    /// Pulls for this pod that failed and wait may be tried at once.
+    pub fn forget_delays(&self, pod_uid: &str) {
+        self.backoffs.forget(&format!("{pod_uid}_"));
+    }
+
     async fn pull(&self, request: &ImageRequest<'_>, spec: v1::ImageSpec) -> Result<PresentImage, ImageError> {
         let image = request.image;
         let events = &self.options.events;

@@ -163,6 +163,9 @@ pub struct ContainerFacts {
     /// Highest attempt number of instances that were forgotten on purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<u32>,
+    /// How it failed first; kept however often it fails after that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failure: Option<FirstFailure>,
     /// Its restart delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) backoff: Option<BackoffEntry>,
@@ -221,6 +224,15 @@ pub struct ExitFacts {
     /// When, nanoseconds.
     #[serde(default)]
     pub finished_at: i64,
+}
+
+/// The first failure of a container: often the one that tells why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstFailure {
+    /// Attempt number of the instance.
+    pub attempt: u32,
+    /// How it ended.
+    pub exit: ExitFacts,
 }
 
 impl PodFacts {

@@ -18,7 +18,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use facts::{ContainerFacts, EndFacts, ExitFacts, InstanceFacts, PendingFacts, PodFacts, ResizeFacts, Verdict};
+pub use facts::{
+    ContainerFacts, EndFacts, ExitFacts, FirstFailure, InstanceFacts, PendingFacts, PodFacts, ResizeFacts, Verdict,
+};
 
 use crate::model::PodUid;
 

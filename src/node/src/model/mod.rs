@@ -5,7 +5,11 @@ pub mod annotations;
 mod change;
 mod handle;
 mod ids;
+mod kills;
+mod local;
 
 pub use change::{DesiredPod, PodChange, PodSink, SourceKind};
 pub use handle::{PodControl, PodView, ReadPods, Terminate};
 pub use ids::{ContainerId, MirrorUid, PodKey, PodUid, SandboxId};
+pub use kills::MemoryKills;
+pub use local::{ContainerNotes, EndView, LocalPods};

@@ -1,10 +1,11 @@
 //! Objects that pods refer to: configmaps, secrets, runtime classes, services, tokens. Read on demand, kept for a while, never logged.
 //!
 //! Configmaps and secrets are read one by one when a pod needs them; one read answers all who ask for the same object at
-//! the same time, and an answer serves until it is older than the asker accepts. When the apiserver cannot be reached, what
-//! was read before goes on serving. Services are watched, for each container's environment names them all.
+//! the same time, and an answer serves until it is older than the asker accepts. Those that pods have mounted are followed.
+//! When the apiserver cannot be reached, what was read before goes on serving. Services are watched, for each container's environment names them all.
 
 mod cache;
+mod follow;
 mod lookup;
 mod service;
 mod token;
@@ -19,11 +20,13 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use longshore_util::Tasks;
 use longshore_util::clock::SharedClock;
 
+pub use follow::Changed;
 pub use lookup::Lookup;
 pub use service::Services;
 pub use token::{TokenKey, Tokens};
 
 use cache::Cache;
+use follow::{Changes, Followers};
 
 /// One read of the apiserver takes no longer.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
@@ -42,19 +45,38 @@ pub struct Objects {
     accounts: Cache<ServiceAccount>,
     services: Services,
     tokens: Tokens,
+    changes: Changes,
 }
 
 impl Objects {
     /// Starts the watch of services. Without a client (static pods alone) nothing can be read and that is what is said.
     pub fn start(client: Option<kube::Client>, clock: SharedClock, tasks: &Tasks) -> Self {
+        let changes = Changes::default();
+        let followers = Followers::new(changes.clone(), tasks);
         Self {
-            config_maps: Cache::new(client.clone(), clock.clone()),
-            secrets: Cache::new(client.clone(), clock.clone()),
+            config_maps: Cache::new(client.clone(), clock.clone()).followed(followers.clone()),
+            secrets: Cache::new(client.clone(), clock.clone()).followed(followers),
             runtime_classes: Cache::new(client.clone(), clock.clone()),
             accounts: Cache::new(client.clone(), clock.clone()),
             services: Services::start(client.clone(), tasks),
             tokens: Tokens::new(client, clock),
+            changes,
         }
+    }
+
+    /// Reads a configmap that a pod has mounted, and follows it from now on.
+    pub async fn mounted_config_map(&self, namespace: &str, name: &str, age: Duration) -> Lookup<ConfigMap> {
+        self.config_maps.mounted(namespace, name, age).await
+    }
+
+    /// Reads a secret that a pod has mounted, and follows it from now on.
+    pub async fn mounted_secret(&self, namespace: &str, name: &str, age: Duration) -> Lookup<Secret> {
+        self.secrets.mounted(namespace, name, age).await
+    }
+
+    /// Waits until mounted objects have changed, and says which.
+    pub async fn changed(&self) -> std::collections::BTreeSet<Changed> {
+        self.changes.next().await
     }
 
     /// Reads a configmap, from memory when what is there is younger than `age`.

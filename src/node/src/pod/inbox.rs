@@ -20,6 +20,8 @@ pub(super) struct News {
     pub(super) stale: bool,
     /// Others have gone from the node.
     pub(super) room: bool,
+    /// Somebody wants everything to be tried at once.
+    pub(super) retry: bool,
 }
 
 /// The letter box of a worker.
@@ -70,6 +72,12 @@ impl Inbox {
     /// Others have gone from the node: a pod that was refused may fit now.
     pub(super) fn room(&self) {
         self.news.lock().room = true;
+        self.ring(false);
+    }
+
+    /// Somebody wants everything to be tried at once.
+    pub(super) fn retry(&self) {
+        self.news.lock().retry = true;
         self.ring(false);
     }
 

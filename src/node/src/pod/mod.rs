@@ -14,6 +14,7 @@ pub mod fakes;
 mod grants;
 mod hooks;
 mod inbox;
+mod local;
 mod observed;
 mod plan;
 mod ports;

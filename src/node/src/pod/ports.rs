@@ -66,6 +66,17 @@ pub trait Prepare: Send + Sync + Debug + 'static {
     /// Makes the pod's folders and volumes; safe to call again.
     async fn volumes(&self, pod: &DesiredPod) -> Result<(), Failure>;
 
+    /// The pod's labels or annotations have changed, which its volumes may show.
+    fn relabelled(&self, _uid: &PodUid) {}
+
+    /// What failed for this pod and waits is to be tried at once.
+    fn forget_delays(&self, _uid: &PodUid) {}
+
+    /// The pod's volumes in memory and how many bytes each of them holds.
+    fn memory_volumes(&self, _pod: &DesiredPod) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// Undoes [`Prepare::volumes`]; safe to call again.
     async fn release(&self, uid: &PodUid) -> Result<(), Failure>;
 

@@ -28,6 +28,7 @@ impl Worker {
     /// Computes the status and hands it on if it differs; `done` says that nothing is left of the pod.
     pub(super) fn publish(&mut self, done: bool) {
         self.probe();
+        self.shown.set_notes(self.notes());
         let status = match &self.facts.status {
             // An end is told once and stands, also after a restart of the agent.
             Some(last) if self.facts.closed => Arc::new(PodStatus::clone(last)),

@@ -19,7 +19,7 @@ use super::worker::{Context, NetworkState, Worker};
 use crate::journal::PodFacts;
 use crate::model::annotations::revision;
 use crate::model::{
-    DesiredPod, MirrorUid, PodChange, PodControl, PodKey, PodSink, PodUid, PodView, ReadPods, Terminate,
+    ContainerNotes, DesiredPod, MirrorUid, PodChange, PodControl, PodKey, PodSink, PodUid, PodView, ReadPods, Terminate,
 };
 
 pub use super::worker::PodTableOptions;
@@ -30,6 +30,7 @@ pub(super) struct Shown {
     view: RwLock<PodView>,
     place: AtomicU8,
     pub(super) grant: Mutex<Grant>,
+    pub(super) notes: Mutex<BTreeMap<String, ContainerNotes>>,
 }
 
 /// How a pod stands to the node.
@@ -49,7 +50,12 @@ enum Place {
 impl Shown {
     fn new(desired: DesiredPod, mirror: Option<MirrorUid>) -> Self {
         let view = PodView { desired, status: None, mirror };
-        Self { view: RwLock::new(view), place: AtomicU8::new(Place::Asks as u8), grant: Mutex::default() }
+        Self {
+            view: RwLock::new(view),
+            place: AtomicU8::new(Place::Asks as u8),
+            grant: Mutex::default(),
+            notes: Mutex::default(),
+        }
     }
 
     /// The newest object.
@@ -293,6 +299,10 @@ impl PodTable {
             let before = entry.shown.set_desired(desired.clone());
             if before.pod.spec != desired.pod.spec {
                 self.0.context.options.metrics.resizes.requested(&before.pod, &desired.pod);
+            }
+            let (now, then) = (&desired.pod.metadata, &before.pod.metadata);
+            if now.labels != then.labels || now.annotations != then.annotations {
+                self.0.context.options.prepare.relabelled(&desired.uid);
             }
             let asks = entry.shown.asked(&desired);
             let inbox = Arc::clone(&entry.inbox);

@@ -63,6 +63,7 @@ pub const FIELDS: &[&str] = &[
     "imagePullCredentialsVerificationPolicy",
     "preloadedImagesVerificationAllowlist",
     "failSwapOn",
+    "memorySwap",
     "systemReserved",
     "kubeReserved",
     "providerID",

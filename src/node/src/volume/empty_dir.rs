@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, PodSpec};
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, PodSpec, Volume};
 use longshore_api::quantity::Quantity;
 use longshore_api::resources::{self, Amounts, MEMORY, Side};
 use longshore_host::path::{self, GroupMask};
@@ -32,6 +32,11 @@ pub(super) fn medium(source: &EmptyDirVolumeSource, spec: &PodSpec, allocatable:
             None => Err(format!("unknown storage medium {other:?}")),
         },
     }
+}
+
+/// Says whether what a pod writes into the volume takes memory.
+pub(super) fn is_in_memory(volume: &Volume) -> bool {
+    volume.empty_dir.as_ref().is_some_and(|source| source.medium.as_deref() == Some("Memory"))
 }
 
 /// The smallest of the bounds that are set.

@@ -13,18 +13,22 @@ use longshore_host::path::{GroupMask, own_tree, remove_tree};
 use longshore_util::Tasks;
 use longshore_util::clock::SharedClock;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, RwLock};
+use tokio::time::Instant;
 
 use super::atomic::{self, Payload};
 use super::empty_dir::{self, Medium, chain};
-use super::projected::{Reader, group, holds_data};
+use super::projected::{Reader, group, holds_data, names};
 use super::{Mounter, host_path, sub_path};
 use crate::model::{DesiredPod, PodUid, ReadPods};
-use crate::object::{FRESH, Objects, REFRESH};
+use crate::object::{Changed, FRESH, Objects, REFRESH};
 use crate::pod::config::{self, ConfigError, SubPathKey, VolumeFact};
 
-/// How often mounted data are brought up to date; with the age that answers may have, changes show within a minute.
+/// How often mounted data are brought up to date that nobody tells of: tokens, and objects that are not followed. With the age
+/// that answers may have, those show within a minute; what is followed shows within two seconds.
 const PERIOD: Duration = Duration::from_secs(30);
+/// Changes that come together are written together.
+const GATHER: Duration = Duration::from_millis(200);
 /// One pod's volumes are made in this time or tried again.
 const DEADLINE: Duration = Duration::from_secs(123);
 
@@ -82,25 +86,95 @@ struct Known {
 pub struct VolumeManager {
     options: Arc<VolumeOptions>,
     pods: Arc<Mutex<HashMap<PodUid, Known>>>,
+    news: Arc<News>,
+}
+
+/// What has changed that pods may have mounted.
+#[derive(Debug, Default)]
+struct News {
+    open: Mutex<Open>,
+    bell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    pods: BTreeSet<PodUid>,
+    objects: BTreeSet<Changed>,
 }
 
 impl VolumeManager {
     /// Returns a manager that knows no pod yet.
     pub fn new(options: VolumeOptions) -> Self {
-        Self { options: Arc::new(options), pods: Arc::default() }
+        Self { options: Arc::new(options), pods: Arc::default(), news: Arc::default() }
     }
 
     /// Keeps mounted data up to date until the tasks end; `pods` knows labels and annotations as they are now.
     pub fn keep_fresh(&self, pods: Arc<dyn ReadPods>, tasks: &Tasks) {
         let (this, token) = (self.clone(), tasks.token().clone());
         tasks.essential("volume-refresh", async move {
+            let mut due = Instant::now() + PERIOD;
             loop {
-                if token.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_none() {
-                    return;
+                tokio::select! {
+                    biased;
+                    () = token.cancelled() => return,
+                    () = tokio::time::sleep_until(due) => {
+                        this.refresh(&*pods).await;
+                        due = Instant::now() + PERIOD;
+                    }
+                    () = this.news() => this.catch_up(&*pods).await,
                 }
-                this.refresh(&*pods).await;
             }
         });
+    }
+
+    /// A pod's emptyDirs in memory and how many bytes each of them holds.
+    pub fn in_memory(&self, pod: &DesiredPod) -> Vec<(String, u64)> {
+        let volumes = pod.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let in_memory = volumes.filter(|volume| empty_dir::is_in_memory(volume));
+        in_memory
+            .filter_map(|volume| {
+                let held = self.options.mounter.held(&self.volume_dir(&pod.uid, "empty-dir", &volume.name))?;
+                Some((volume.name.clone(), held))
+            })
+            .collect()
+    }
+
+    /// A pod's labels or annotations have changed, which it may have mounted.
+    pub fn relabelled(&self, uid: &PodUid) {
+        let mut news = self.news.open.lock();
+        news.pods.insert(uid.clone());
+        drop(news);
+        self.news.bell.notify_one();
+    }
+
+    /// Waits until something that pods have mounted has changed.
+    async fn news(&self) {
+        tokio::select! {
+            objects = self.options.objects.changed() => self.news.open.lock().objects.extend(objects),
+            () = self.news.bell.notified() => {}
+        }
+        tokio::time::sleep(GATHER).await;
+    }
+
+    /// Brings those pods up to date that have mounted what changed.
+    async fn catch_up(&self, pods: &dyn ReadPods) {
+        let open = std::mem::take(&mut *self.news.open.lock());
+        for pod in self.known() {
+            let concerned = |spec: &PodSpec| {
+                spec.volumes.iter().flatten().any(|volume| {
+                    open.objects
+                        .iter()
+                        .any(|changed| *changed.namespace == *pod.key.namespace && names(volume, changed))
+                })
+            };
+            if open.pods.contains(&pod.uid) || pod.pod.spec.as_ref().is_some_and(concerned) {
+                self.refresh_one(pod, pods).await;
+            }
+        }
+    }
+
+    fn known(&self) -> Vec<DesiredPod> {
+        self.pods.lock().values().filter_map(|known| known.pod.clone()).collect()
     }
 
     /// Makes all volumes of a pod that its containers mount; called again it mends what is missing.
@@ -222,23 +296,26 @@ impl VolumeManager {
 
     /// Brings the data of all pods up to date; failures are told in the log, what stands stays.
     pub async fn refresh(&self, pods: &dyn ReadPods) {
-        let known: Vec<DesiredPod> = self.pods.lock().values().filter_map(|known| known.pod.clone()).collect();
-        for pod in known {
-            let pod = pods.by_uid(pod.uid.as_str()).map_or(pod, |view| view.desired);
-            let Some(spec) = pod.pod.spec.as_ref() else { continue };
-            let used = mounted_names(spec);
-            let volumes = spec.volumes.iter().flatten();
-            for volume in volumes.filter(|volume| holds_data(volume) && used.contains(volume.name.as_str())) {
-                // Torn down in the meantime: nothing may be made anew.
-                if !self.pods.lock().contains_key(&pod.uid) {
-                    break;
-                }
-                if let Err(error) = self.set_up_data(&pod, spec, volume, REFRESH).await {
-                    tracing::debug!(pod = %pod.key, volume = volume.name, error, "mounted data are not up to date");
-                }
-            }
+        for pod in self.known() {
+            self.refresh_one(pod, pods).await;
         }
         self.options.objects.tidy();
+    }
+
+    async fn refresh_one(&self, pod: DesiredPod, pods: &dyn ReadPods) {
+        let pod = pods.by_uid(pod.uid.as_str()).map_or(pod, |view| view.desired);
+        let Some(spec) = pod.pod.spec.as_ref() else { return };
+        let used = mounted_names(spec);
+        let volumes = spec.volumes.iter().flatten();
+        for volume in volumes.filter(|volume| holds_data(volume) && used.contains(volume.name.as_str())) {
+            // Torn down in the meantime: nothing may be made anew.
+            if !self.pods.lock().contains_key(&pod.uid) {
+                return;
+            }
+            if let Err(error) = self.set_up_data(&pod, spec, volume, REFRESH).await {
+                tracing::debug!(pod = %pod.key, volume = volume.name, error, "mounted data are not up to date");
+            }
+        }
     }
 
     /// Binds the sub-paths that a container mounts; the answer says where each of them stands.

@@ -14,6 +14,8 @@ pub trait Mounter: Debug + Send + Sync + 'static {
     fn tmpfs(&self, target: &Path, size: Option<u64>) -> Result<(), MountError>;
     /// Mounts huge pages of `page_size` bytes.
     fn huge_pages(&self, target: &Path, page_size: u64) -> Result<(), MountError>;
+    /// How many bytes the file system at a path holds; `None` where it cannot be asked.
+    fn held(&self, path: &Path) -> Option<u64>;
     /// Binds what a descriptor points at.
     fn bind_fd(&self, source: BorrowedFd<'_>, target: &Path) -> Result<(), MountError>;
     /// Unmounts one place.
@@ -37,6 +39,10 @@ impl Mounter for HostMounter {
 
     fn huge_pages(&self, target: &Path, page_size: u64) -> Result<(), MountError> {
         mount::huge_pages(target, page_size)
+    }
+
+    fn held(&self, path: &Path) -> Option<u64> {
+        mount::held(path).ok()
     }
 
     fn bind_fd(&self, source: BorrowedFd<'_>, target: &Path) -> Result<(), MountError> {

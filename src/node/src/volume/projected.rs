@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::atomic::{FileEntry, Payload};
 use super::payload::{self, MODE};
 use crate::model::DesiredPod;
-use crate::object::{Lookup, Objects, TokenKey};
+use crate::object::{Changed, Lookup, Objects, TokenKey};
 
 /// Mode of a token when it is given to one user or group.
 const TOKEN_MODE: u32 = 0o600;
@@ -37,6 +37,19 @@ pub(super) fn holds_data(volume: &Volume) -> bool {
         || volume.projected.is_some()
 }
 
+/// Says whether a volume holds something of that object.
+pub(super) fn names(volume: &Volume, object: &Changed) -> bool {
+    let secret = |name: &str| object.kind == "secret" && name == object.name;
+    let config_map = |name: &str| object.kind == "configmap" && name == object.name;
+    let parts = volume.projected.iter().flat_map(|source| source.sources.iter().flatten());
+    volume.config_map.as_ref().is_some_and(|source| config_map(&source.name))
+        || volume.secret.as_ref().and_then(|source| source.secret_name.as_deref()).is_some_and(secret)
+        || parts.into_iter().any(|part| {
+            part.config_map.as_ref().is_some_and(|source| config_map(&source.name))
+                || part.secret.as_ref().is_some_and(|source| secret(&source.name))
+        })
+}
+
 impl Reader<'_> {
     /// Returns the files of a volume; the error is a message for people.
     pub(super) async fn files(&self, volume: &Volume) -> Result<Payload, String> {
@@ -55,7 +68,7 @@ impl Reader<'_> {
 
     async fn config_map(&self, source: &ConfigMapVolumeSource, out: &mut Payload) -> Result<(), String> {
         let optional = source.optional == Some(true);
-        let found = self.objects.config_map(&self.pod.key.namespace, &source.name, self.age).await;
+        let found = self.objects.mounted_config_map(&self.pod.key.namespace, &source.name, self.age).await;
         match resolve(found, "configmap", &source.name, optional)? {
             Some(object) => payload::config_map(&object, source.items.as_deref(), source.default_mode, optional, out),
             None => Ok(()),
@@ -65,7 +78,7 @@ impl Reader<'_> {
     async fn secret(&self, source: &SecretVolumeSource, out: &mut Payload) -> Result<(), String> {
         let name = source.secret_name.as_deref().unwrap_or_default();
         let optional = source.optional == Some(true);
-        let found = self.objects.secret(&self.pod.key.namespace, name, self.age).await;
+        let found = self.objects.mounted_secret(&self.pod.key.namespace, name, self.age).await;
         match resolve(found, "secret", name, optional)? {
             Some(object) => payload::secret(&object, source.items.as_deref(), source.default_mode, optional, out),
             None => Ok(()),
@@ -99,14 +112,14 @@ impl Reader<'_> {
         let namespace = &self.pod.key.namespace;
         if let Some(source) = &part.config_map {
             let optional = source.optional == Some(true);
-            let found = self.objects.config_map(namespace, &source.name, self.age).await;
+            let found = self.objects.mounted_config_map(namespace, &source.name, self.age).await;
             if let Some(object) = resolve(found, "configmap", &source.name, optional)? {
                 payload::config_map(&object, source.items.as_deref(), mode, optional, out)?;
             }
             Ok(())
         } else if let Some(source) = &part.secret {
             let optional = source.optional == Some(true);
-            let found = self.objects.secret(namespace, &source.name, self.age).await;
+            let found = self.objects.mounted_secret(namespace, &source.name, self.age).await;
             if let Some(object) = resolve(found, "secret", &source.name, optional)? {
                 payload::secret(&object, source.items.as_deref(), mode, optional, out)?;
             }

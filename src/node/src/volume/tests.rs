@@ -41,6 +41,10 @@ impl Mounter for NoMounts {
         self.tmpfs(target, None)
     }
 
+    fn held(&self, _path: &Path) -> Option<u64> {
+        None
+    }
+
     fn bind_fd(&self, source: BorrowedFd<'_>, target: &Path) -> Result<(), MountError> {
         let place = std::fs::read_link(format!("/proc/self/fd/{}", source.as_raw_fd())).unwrap();
         std::fs::write(target.with_extension("shows"), place.to_str().unwrap()).unwrap();
@@ -306,4 +310,37 @@ async fn a_pod_that_was_torn_down_is_not_refreshed() {
     scene.manager.teardown(&pod.uid).await.unwrap();
     scene.manager.refresh(&OnePod(pod)).await;
     assert!(!scene.volume("configmap", "v").exists());
+}
+
+#[tokio::test]
+async fn a_token_is_renewed_until_the_volumes_of_a_pod_that_ends_are_undone() {
+    let scene = scene();
+    let clock = scene.clock.clone();
+    scene.api.answer(move |asked| {
+        let now = longshore_util::clock::Clock::now(&*clock);
+        let expires = now + jiff::SignedDuration::from_secs(asked.body["spec"]["expirationSeconds"].as_i64()?);
+        let status = json!({"token": format!("made {now}"), "expirationTimestamp": expires.to_string()});
+        let answer = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {},
+            "spec": {"audiences": []}, "status": status});
+        Some((http::StatusCode::CREATED, answer))
+    });
+    let sources = json!([{"serviceAccountToken": {"expirationSeconds": 600, "path": "token"}}]);
+    let mut pod = pod(json!([{"name": "t", "projected": {"sources": sources}}]), mount("t"));
+    scene.manager.prepare(&pod).await.unwrap();
+    let path = scene.volume("projected", "t").join("token");
+    let mut seen = vec![text(&path)];
+    let deleted = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH);
+    Arc::make_mut(&mut pod.pod).metadata.deletion_timestamp = Some(deleted);
+    // Half an hour of grace.
+    for _ in 0..60 {
+        scene.clock.advance(Duration::from_secs(30));
+        scene.manager.refresh(&OnePod(pod.clone())).await;
+        let now = text(&path);
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+    }
+    assert_eq!(seen.len(), 4, "{seen:?}");
+    scene.manager.teardown(&pod.uid).await.unwrap();
+    assert!(!path.exists());
 }

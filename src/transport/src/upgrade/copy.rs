@@ -1,15 +1,22 @@
 //! Joins two byte streams until both have ended or nothing moves any more.
 
+use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::last_word::LastWord;
+
 /// One buffer a direction; a session costs two of them.
 const BUFFER: usize = 16 * 1024;
+
+/// A client takes its last word and the end in this time.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(2);
 
 /// When a joined pair is given up.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +47,74 @@ where
     tokio::select! {
         ended = async { tokio::try_join!(forth, back) } => ended.map(|_| ()),
         error = movement.stalled(limits) => Err(error),
+    }
+}
+
+/// The same for the session of a command: a `target` that goes without having told its end, or is given up by `stop`, is
+/// given a last word towards the `client`.
+pub(super) async fn copy_command<A, B>(
+    client: A,
+    target: B,
+    limits: CopyLimits,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()>
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    let movement = Movement::new();
+    let word = Mutex::new(LastWord::default());
+    let (mut client_reader, mut client_writer) = tokio::io::split(client);
+    let (mut target_reader, mut target_writer) = tokio::io::split(target);
+    let ended = {
+        let forth = one_way(&mut client_reader, &mut target_writer, &movement);
+        let back = told(&mut target_reader, &mut client_writer, &movement, &word);
+        tokio::pin!(forth, back, stop);
+        tokio::select! {
+            biased;
+            () = &mut stop => Ok(()),
+            ended = &mut back => ended,
+            ended = &mut forth => match ended {
+                // The client has said all it has to say, and listens on.
+                Ok(()) => tokio::select! {
+                    biased;
+                    () = &mut stop => Ok(()),
+                    ended = &mut back => ended,
+                    error = movement.stalled(limits) => Err(error),
+                },
+                Err(error) => Err(error),
+            },
+            error = movement.stalled(limits) => Err(error),
+        }
+    };
+    // Whichever side failed: a client that is gone takes no harm.
+    let missing = word.lock().missing();
+    if let Some(frame) = missing {
+        drop(tokio::time::timeout(LAST_WORD_WITHIN, client_writer.write_all(&frame)).await);
+    }
+    drop(tokio::time::timeout(LAST_WORD_WITHIN, client_writer.shutdown()).await);
+    ended
+}
+
+/// Copies what the far side of a command's session sends until it has ended.
+async fn told<R, W>(reader: &mut R, writer: &mut W, movement: &Movement, word: &Mutex<LastWord>) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let read = reader.read(&mut buffer).await?;
+        movement.noticed();
+        if read == 0 {
+            return Ok(());
+        }
+        let bytes = buffer.get(..read).unwrap_or_default();
+        word.lock().passing();
+        writer.write_all(bytes).await?;
+        writer.flush().await?;
+        word.lock().passed(bytes);
+        movement.noticed();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Passes a request on to another server and its answer back; when both sides agree to upgrade, copies bytes both ways.
 //!
-//! SPDY/3.1 and WebSocket look alike from here: nothing of the upgraded protocol is understood. A side that stops
+//! SPDY/3.1 and WebSocket look alike from here: nothing of the upgraded protocol is understood, but that a command's session
+//! which broke is given a last word, so that no client takes it for one that ended well. A side that stops
 //! sending may go on receiving (half close); a silent connection ends after the idle time.
 
 use std::io;
@@ -22,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 mod copy;
+mod last_word;
 
 pub use copy::{CopyLimits, copy};
 
@@ -162,12 +164,25 @@ where
     let Some(client_side) = client_side else { return Err(ForwardError::UnaskedUpgrade { authority }) };
     let target_side = hyper::upgrade::on(&mut answer);
     let limits = limits.copy;
+    let is_command = upgrade.is_some_and(|wanted| last_word::is_told_of_the_end(wanted.as_bytes(), answer.headers()));
     let token = tasks.token().clone();
     drop(spawn(tasks, "upgraded", async move {
         let joined = async {
             let (client, target) = tokio::try_join!(client_side, target_side)?;
-            copy(TokioIo::new(client), TokioIo::new(target), limits).await.map_err(JoinError::Copy)
+            let (client, target) = (TokioIo::new(client), TokioIo::new(target));
+            let ended = if is_command {
+                copy::copy_command(client, target, limits, token.cancelled()).await
+            } else {
+                copy(client, target, limits).await
+            };
+            ended.map_err(JoinError::Copy)
         };
+        if is_command {
+            if let Err(error) = joined.await {
+                tracing::debug!(%error, "session of a command ended");
+            }
+            return;
+        }
         tokio::select! {
             biased;
             () = token.cancelled() => {}

@@ -216,3 +216,46 @@ async fn a_half_closed_pair_waits_a_shorter_time() {
     assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
     assert_eq!(start.elapsed().as_secs(), 15);
 }
+
+/// Stdout of a command, on its way when the far side goes.
+const OUTPUT: &[u8] = &[0, 0, 0, 3, 0, 0, 0, 2, b'h', b'i'];
+/// How a command ended, on the stream that tells.
+const END: &[u8] = &[0, 0, 0, 1, 1, 0, 0, 2, b'{', b'}'];
+
+async fn session(sent: &[u8], stopped: bool) -> Vec<u8> {
+    let (client, mut user) = tokio::io::duplex(1024);
+    let (target, mut far) = tokio::io::duplex(1024);
+    let stop = async move {
+        if !stopped {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    let talk = async {
+        far.write_all(sent).await.unwrap();
+        if stopped {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        drop(far);
+    };
+    let mut seen = Vec::new();
+    let (ended, (), read) = tokio::join!(
+        copy::copy_command(client, target, CopyLimits::default(), stop),
+        talk,
+        user.read_to_end(&mut seen)
+    );
+    ended.unwrap();
+    read.unwrap();
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_whose_far_side_is_gone_does_not_look_as_if_it_had_ended_well() {
+    let lost = "the connection to the container was lost";
+    for stopped in [false, true] {
+        let seen = session(OUTPUT, stopped).await;
+        assert!(seen.starts_with(OUTPUT) && String::from_utf8_lossy(&seen).contains(lost), "{seen:?}");
+        let all = [OUTPUT, END].concat();
+        assert_eq!(session(&all, stopped).await, all);
+    }
+}

@@ -105,9 +105,11 @@ pub fn container_size(pod: &DesiredPod, container: &Container, facts: &NodeFacts
         unified: unified(facts),
         ..resources_message(base)
     };
-    // Pods get no swap: v2 says so outright, v1 by a bound on memory and swap together.
+    // What gets no swap: v2 says so outright, v1 by a bound on memory and swap together.
     if facts.cgroup_v2 {
-        out.unified.insert("memory.swap.max".to_owned(), "0".to_owned());
+        let critical = crate::admit::is_critical(&pod.pod, pod.source.is_static());
+        let swap = facts.swap.map_or(0, |node| resources::swap_limit(&pod.pod, container, critical, node));
+        out.unified.insert("memory.swap.max".to_owned(), swap.to_string());
     } else if facts.swap_accounting {
         out.memory_swap_limit_in_bytes = base.memory_limit;
     }

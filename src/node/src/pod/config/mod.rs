@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use longshore_api::dns::ClusterDns;
-use longshore_api::resources::{Amounts, CpuPolicy};
+use longshore_api::resources::{Amounts, CpuPolicy, NodeSwap};
 
 pub use container::{ContainerInput, container_config, container_size};
 pub use env::{EnvInput, Objects, References, environment, references};
@@ -66,6 +66,8 @@ pub struct NodeFacts {
     pub cgroup_v2: bool,
     /// Whether the kernel accounts for swap (cgroup v1: `memory.memsw.*` is there).
     pub swap_accounting: bool,
+    /// What burstable containers share of swap (`LimitedSwap` on cgroup v2); `None` = pods get none.
+    pub swap: Option<NodeSwap>,
     /// `singleProcessOOMKill` of the configuration.
     pub single_process_oom_kill: bool,
     /// `seccompDefault` of the configuration.

@@ -380,6 +380,17 @@ fn cgroup_v2_forbids_swap_and_kills_together() {
     let linux = config.linux.unwrap();
     let unified = linux.resources.unwrap().unified;
     assert_eq!(unified["memory.swap.max"], "0");
+    // With LimitedSwap a burstable container gets its share.
+    let pod = case_pod("burstable");
+    let node = NodeSwap { memory: 1 << 40, swap: 1 << 39 };
+    let facts = NodeFacts { swap: Some(node), ..facts };
+    let spec = pod.pod.spec.as_ref().unwrap();
+    let shares: Vec<i64> = spec
+        .containers
+        .iter()
+        .map(|own| container_size(&pod, own, &facts).unified["memory.swap.max"].parse().unwrap())
+        .collect();
+    assert!(shares.iter().any(|bytes| *bytes > 0), "{shares:?}");
     assert_eq!(unified["memory.oom.group"], "1");
     let security = linux.security_context.unwrap();
     assert_eq!((security.run_as_user, security.run_as_username.as_str()), (None, "app"));

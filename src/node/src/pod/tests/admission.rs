@@ -182,3 +182,22 @@ async fn a_pod_deleted_while_it_waits_for_room_to_be_made_lets_the_next_one_come
     bench.table.apply(PodChange::Remove("static".into()));
     bench.until_ready("behind").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_should_make_room_and_does_not_end_in_time_is_told_of() {
+    let bench = Bench::new().await;
+    bench.set(&asking("a", "2"));
+    bench.until_ready("a").await;
+    bench.runtime.failpoints().set(longshore_cri::fake::On::rpc("StopContainer"), longshore_cri::fake::Failure::Hang);
+    bench.set(&manifest("s", "1"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let told = bench.told();
+    let exceeded: Vec<_> = told.iter().filter(|(reason, ..)| reason == "ExceededGracePeriod").collect();
+    assert_eq!(exceeded.len(), 1, "{told:?}");
+    let (_, object, message) = exceeded[0];
+    assert_eq!(
+        (object.as_str(), message.as_str()),
+        ("a", "Container runtime did not kill the pod within specified grace period.")
+    );
+    assert!(told.iter().any(|(reason, object, _)| reason == "Preempting" && object == "a"), "{told:?}");
+}

@@ -1,6 +1,7 @@
 //! Workers on the fake runtime, with paused time.
 
 mod admission;
+mod crash;
 mod fuzzed;
 mod hooks;
 mod life;
@@ -26,13 +27,14 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::admit::{self, Grounds};
-use crate::event::EventRecorder;
+use crate::event::{EventOptions, EventRecorder};
 use crate::journal::Journal;
 use crate::model::{
     ContainerId, DesiredPod, PodChange, PodControl as _, PodKey, PodSink as _, PodUid, ReadPods as _, SourceKind,
 };
 use crate::pod::table::Found;
 use crate::probe::{Probes, ProbesOptions};
+use crate::test_api::TestApi;
 
 /// Volumes, images and cgroups that are there at once, unless told otherwise.
 #[derive(Debug, Default)]
@@ -197,6 +199,8 @@ struct Bench {
     folder: Arc<tempfile::TempDir>,
     clock: SharedClock,
     node: Arc<FakeNode>,
+    /// Takes the events.
+    api: TestApi,
 }
 
 impl Bench {
@@ -220,10 +224,18 @@ impl Bench {
         let shared: SharedRuntime = Arc::new(runtime.clone());
         let found =
             facts.into_iter().map(|(uid, facts)| (uid, Found { facts, observed: Observed::default() })).collect();
+        let api = TestApi::default();
+        let events = EventRecorder::start(
+            Some(api.client()),
+            EventOptions { node: "n1".into(), qps: 0, burst: 0 },
+            Arc::clone(&clock),
+            crate::telemetry::EventMetrics::default(),
+            &tasks,
+        );
         let probes = Probes::start(
             ProbesOptions {
                 runtime: Arc::clone(&shared),
-                events: EventRecorder::log_only(Arc::clone(&clock)),
+                events: events.clone(),
                 metrics: crate::telemetry::ProbeMetrics::default(),
                 clock: Arc::clone(&clock),
                 node_name: "n1".into(),
@@ -240,13 +252,14 @@ impl Bench {
                 prepare: Arc::clone(&hands) as Arc<dyn Prepare>,
                 cgroups: Arc::clone(&hands) as Arc<dyn PodCgroups>,
                 statuses: Arc::clone(&statuses) as Arc<dyn StatusSink>,
-                events: EventRecorder::log_only(Arc::clone(&clock)),
+                events,
                 metrics: crate::telemetry::PodMetrics::default(),
                 probes: probes.clone(),
                 journal,
                 clock: Arc::clone(&clock),
                 legacy_logs: folder.path().join("links"),
                 restart_cap: Duration::ZERO,
+                kills: Default::default(),
                 host_ips: Arc::new(arc_swap::ArcSwap::from_pointee(vec!["192.168.0.1".into()])),
             },
             found,
@@ -270,7 +283,7 @@ impl Bench {
                 }
             }
         }));
-        Self { runtime, hands, statuses, table, tasks, folder, clock, node }
+        Self { runtime, hands, statuses, table, tasks, folder, clock, node, api }
     }
 
     /// Ends this agent as a kill does and starts the next one on the same runtime and folder.
@@ -287,6 +300,15 @@ impl Bench {
         self.tasks.cancel();
         let Self { runtime, folder, clock, node, .. } = self;
         Self::start(runtime, folder, clock, node).await
+    }
+
+    /// Reason, object and message of the events that were told.
+    fn told(&self) -> Vec<(String, String, String)> {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let events = self.api.under("/api/v1/namespaces/");
+        let told =
+            |event: &Value| (word(&event["reason"]), word(&event["involvedObject"]["name"]), word(&event["message"]));
+        events.iter().map(told).collect()
     }
 
     fn set(&self, pod: &DesiredPod) {

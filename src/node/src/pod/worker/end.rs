@@ -79,14 +79,9 @@ impl Worker {
 
     /// What is left of the grace the pod was given, in whole seconds; at least one.
     fn grace(&self) -> Duration {
-        let order = self.facts.end.as_ref().and_then(|e| e.grace_seconds);
-        let object = self.desired.pod.metadata.deletion_grace_period_seconds;
-        let grace = match (order, object) {
-            (Some(a), Some(b)) => a.min(b),
-            (Some(a), None) | (None, Some(a)) => a,
-            (None, None) => wanted::spec_grace(&self.desired.pod),
-        };
-        Duration::from_secs(u64::try_from(grace.max(1)).unwrap_or(1))
+        // Settled where orders are merged (`order_end`), which records of older agents pass, too.
+        let grace = self.facts.end.as_ref().and_then(|end| end.grace_seconds);
+        Duration::from_secs(grace.and_then(|grace| u64::try_from(grace.max(1)).ok()).unwrap_or(1))
     }
 
     /// Stops all containers under one deadline. All hooks begin at once; the stop signal reaches the main containers side by

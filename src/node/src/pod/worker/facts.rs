@@ -2,8 +2,8 @@
 
 use longshore_cri::v1;
 
-use super::Worker;
-use crate::journal::{ExitFacts, InstanceFacts};
+use super::{Stage, Worker, memory};
+use crate::journal::{ExitFacts, FirstFailure, InstanceFacts};
 use crate::pod::observed::{Instance, InstanceState, Observed};
 use crate::pod::{probing, read, resize, wanted};
 use crate::probe::Known;
@@ -104,6 +104,9 @@ impl Worker {
                     if let Some(message) = read::termination_message(&self.desired.pod, instance) {
                         instance.message = message;
                     }
+                    if self.stage == Stage::Sync {
+                        memory::judge(&self.cx.options, &self.desired, instance);
+                    }
                     exit = Some(ExitFacts {
                         code: instance.exit_code,
                         reason: instance.reason.clone(),
@@ -144,6 +147,12 @@ impl Worker {
             exit,
         };
         let entry = self.facts.containers.entry(instance.name.clone()).or_default();
+        if let Some(exit) = facts.exit.as_ref().filter(|exit| exit.code != 0)
+            && entry.first_failure.is_none()
+        {
+            entry.first_failure = Some(FirstFailure { attempt: instance.attempt, exit: exit.clone() });
+            self.unsaved = true;
+        }
         if entry.intent.is_some_and(|intent| intent <= instance.attempt) {
             entry.intent = None;
             self.unsaved = true;

@@ -8,8 +8,10 @@
 mod admission;
 mod end;
 mod facts;
+mod memory;
 mod network;
 mod pass;
+mod retry;
 mod stuck;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +40,7 @@ use crate::admit::Grounds;
 use crate::event::{EventRecorder, EventTarget};
 use crate::journal::{EndFacts, Journal, PodFacts, Verdict};
 use crate::model::annotations::revision;
-use crate::model::{ContainerId, DesiredPod};
+use crate::model::{ContainerId, DesiredPod, MemoryKills};
 use crate::probe::Probes;
 use crate::telemetry::PodMetrics;
 
@@ -73,6 +75,8 @@ pub struct PodTableOptions {
     pub legacy_logs: PathBuf,
     /// Cap of the restart delay (`crashLoopBackOff.maxContainerRestartPeriod`).
     pub restart_cap: Duration,
+    /// Where the kernel killed for memory.
+    pub kills: MemoryKills,
     /// The node's addresses, primary first; may change while the agent runs.
     pub host_ips: Arc<arc_swap::ArcSwap<Vec<String>>>,
 }
@@ -210,10 +214,6 @@ pub(super) struct Worker {
 
 /// Seconds that a pod gets whose API object was deleted by force.
 const FORCED_GRACE: i64 = 2;
-
-/// First and longest pause between tries of a failing step.
-const RETRY_BASE: Duration = Duration::from_secs(1);
-const RETRY_CAP: Duration = Duration::from_secs(20);
 
 impl Worker {
     pub(super) fn new(
@@ -418,6 +418,9 @@ impl Worker {
         if let Some(order) = news.end {
             self.order_end(order);
         }
+        if news.retry && self.stage == Stage::Sync {
+            self.forget_delays();
+        }
     }
 
     /// Grace of a pod whose source let go of it. An API object that goes before the agent has let go of it was deleted by
@@ -470,19 +473,6 @@ impl Worker {
 
     pub(super) fn now(&self) -> Timestamp {
         self.cx.options.clock.now()
-    }
-
-    /// When to try a failing step again; grows with each call until [`Worker::succeeded`].
-    pub(super) fn retry_at(&mut self, step: &str, wanted: Option<Duration>) -> Timestamp {
-        let seed = longshore_api::hash::fnv64(self.desired.uid.as_str().as_bytes());
-        let backoff = self.retries.entry(step.to_owned()).or_insert_with(|| Backoff::new(RETRY_BASE, RETRY_CAP, seed));
-        let delay = backoff.next_delay();
-        super::plan::later(self.cx.options.clock.now(), wanted.unwrap_or(delay))
-    }
-
-    /// Forgets the failures of a step.
-    pub(super) fn succeeded(&mut self, step: &str) {
-        self.retries.remove(step);
     }
 
     pub(in crate::pod) fn wake_by(&mut self, at: Timestamp) {

@@ -11,10 +11,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::event::EventRecorder;
+use crate::event::{EventOptions, EventRecorder};
 use crate::model::{ContainerId, DesiredPod, PodControl, PodKey, PodUid, SourceKind, Terminate};
 use crate::probe::{Known, Probes, ProbesOptions, Running};
-use crate::telemetry::ProbeMetrics;
+use crate::telemetry::{EventMetrics, ProbeMetrics};
+use crate::test_api::TestApi;
 
 #[derive(Debug, Default)]
 struct Told(Mutex<Vec<(PodUid, Instant)>>);
@@ -42,6 +43,10 @@ const EPOCH: i64 = 1_800_000_000;
 
 fn scene() -> Scene {
     let clock = Arc::new(ManualClock::new(Timestamp::from_second(EPOCH).unwrap()));
+    scene_that_tells(EventRecorder::log_only(clock.clone()), clock)
+}
+
+fn scene_that_tells(events: EventRecorder, clock: Arc<ManualClock>) -> Scene {
     let runtime = FakeRuntime::new(FakeOptions::default());
     runtime.add_image("i");
     let tasks = Tasks::new();
@@ -49,7 +54,7 @@ fn scene() -> Scene {
     let probes = Probes::start(
         ProbesOptions {
             runtime: Arc::new(runtime.clone()),
-            events: EventRecorder::log_only(clock.clone()),
+            events,
             metrics: metrics.clone(),
             clock: clock.clone(),
             node_name: "n1".into(),
@@ -217,6 +222,24 @@ async fn many_commands_at_once_are_bounded() {
     let pods: std::collections::BTreeSet<_> =
         scene.runtime.failpoints().calls().iter().filter(|c| c.rpc == "ExecSync").map(|c| c.pod.clone()).collect();
     assert_eq!(pods.len(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_node_tells_once_that_commands_of_probes_are_a_heavy_load() {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_second(EPOCH).unwrap()));
+    let (api, tasks) = (TestApi::default(), Tasks::new());
+    let options = EventOptions { node: "n1".into(), qps: 0, burst: 0 };
+    let events = EventRecorder::start(Some(api.client()), options, clock.clone(), EventMetrics::default(), &tasks);
+    let scene = scene_that_tells(events, clock);
+    // Each second one that takes half a second, on two processors: a quarter of what there is.
+    scene.runtime.failpoints().set(On::rpc("ExecSync"), Failure::Delay(Duration::from_millis(500)));
+    scene.run(&pod("u1", readiness(1)), EPOCH).await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let told = api.under("/api/v1/namespaces/default/events/");
+    let told: Vec<_> = told.iter().filter(|event| event["reason"] == "ProbeLoad").collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((&told[0]["involvedObject"]["kind"], &told[0]["type"]), (&json!("Node"), &json!("Warning")));
+    assert_eq!(told[0]["count"], 1);
 }
 
 #[tokio::test(start_paused = true)]
