@@ -282,8 +282,14 @@ impl Mirrors {
                 };
                 match api.delete(&key.name, &parameters).await {
                     Ok(_) => tracing::info!(pod = %key, mirror = uid, "mirror pod deleted"),
-                    // Gone, or another one has the name by now.
-                    Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                    Err(kube::Error::Api(status)) if status.code == 404 => {}
+                    // Another one has the name by now, or somebody wrote at the same moment: only a look tells.
+                    Err(kube::Error::Api(status)) if status.code == 409 => {
+                        let there = api.get_opt(&key.name).await.map_err(|error| MirrorError::Delete(Box::new(error)))?;
+                        if there.is_some_and(|pod| pod.metadata.uid.as_deref() == Some(&uid)) {
+                            return Err(MirrorError::Delete(Box::new(kube::Error::Api(status))));
+                        }
+                    }
                     Err(error) => return Err(MirrorError::Delete(Box::new(error))),
                 }
                 self.drop_mirror(key, Some(&uid));

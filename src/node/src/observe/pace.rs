@@ -11,7 +11,6 @@ const LIVELY: Duration = Duration::from_millis(300);
 const LIVELY_FOR: Duration = Duration::from_secs(3);
 /// With events the relist is a safety net.
 const NET: Duration = Duration::from_secs(20);
-const NET_EMPTY: Duration = Duration::from_secs(60);
 /// For so long a stream that lost events is not trusted.
 const DISTRUST: Duration = Duration::from_secs(60);
 
@@ -54,14 +53,13 @@ impl Pace {
     }
 
     /// When to look again after a look at `now`.
-    pub(super) fn next(&self, now: Instant, has_events: bool, has_life: bool) -> Instant {
+    pub(super) fn next(&self, now: Instant, has_events: bool) -> Instant {
         let trusted = has_events && self.distrust_until.is_none_or(|until| until <= now);
         let lively = self.lively_until.is_some_and(|until| until > now);
-        now + match (trusted, lively, has_life) {
-            (true, _, true) => NET,
-            (true, _, false) => NET_EMPTY,
-            (false, true, _) => LIVELY,
-            (false, false, _) => STEADY,
+        now + match (trusted, lively) {
+            (true, _) => NET,
+            (false, true) => LIVELY,
+            (false, false) => STEADY,
         }
     }
 }
@@ -74,12 +72,12 @@ mod tests {
     async fn without_events_a_look_is_never_further_than_the_bound() {
         let now = Instant::now();
         let mut pace = Pace::new();
-        assert_eq!(pace.next(now, false, true), now + STEADY);
-        assert_eq!(pace.next(now, false, false), now + STEADY);
+        assert_eq!(pace.next(now, false), now + STEADY);
+        assert_eq!(pace.next(now, false), now + STEADY);
         pace.stir(now);
-        assert_eq!(pace.next(now, false, true), now + LIVELY);
+        assert_eq!(pace.next(now, false), now + LIVELY);
         let later = now + LIVELY_FOR;
-        assert_eq!(pace.next(later, false, true), later + STEADY);
+        assert_eq!(pace.next(later, false), later + STEADY);
         assert!(STEADY < Duration::from_millis(1200));
     }
 
@@ -102,13 +100,12 @@ mod tests {
     async fn with_events_the_relist_is_a_net_until_one_was_lost() {
         let now = Instant::now();
         let mut pace = Pace::new();
-        assert_eq!(pace.next(now, true, true), now + NET);
-        assert_eq!(pace.next(now, true, false), now + NET_EMPTY);
+        assert_eq!(pace.next(now, true), now + NET);
         pace.stir(now);
-        assert_eq!(pace.next(now, true, true), now + NET, "events tell what follows");
+        assert_eq!(pace.next(now, true), now + NET, "events tell what follows");
         pace.distrust(now);
-        assert_eq!(pace.next(now, true, true), now + LIVELY);
+        assert_eq!(pace.next(now, true), now + LIVELY);
         let healed = now + DISTRUST;
-        assert_eq!(pace.next(healed, true, true), healed + NET);
+        assert_eq!(pace.next(healed, true), healed + NET);
     }
 }

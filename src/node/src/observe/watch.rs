@@ -169,7 +169,7 @@ impl Watch {
     }
 
     fn schedule(&mut self) {
-        self.relist_due = self.pace.next(Instant::now(), self.has_events(), self.table.has_life());
+        self.relist_due = self.pace.next(Instant::now(), self.has_events());
     }
 
     fn relisted(&mut self, listed: Result<Snapshot, CriError>) {
@@ -229,7 +229,7 @@ impl Watch {
     fn expect(&mut self) {
         let now = Instant::now();
         self.pace.stir(now);
-        let sooner = self.pace.next(now, self.has_events(), self.table.has_life());
+        let sooner = self.pace.next(now, self.has_events());
         self.relist_due = self.relist_due.min(sooner);
     }
 
