@@ -1,8 +1,6 @@
 //! What pods have mounted of the API follows its changes within seconds, also while a pod ends; pods that wait for what is
 //! missing run once it is there; a container that mounts one file of a configmap starts with the newest content.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};

@@ -194,6 +194,7 @@ impl Book {
             ran: false,
             asked: false,
             gone: false,
+            taken: false,
             size: None,
             resized: false,
             unseen: false,
@@ -281,11 +282,23 @@ impl Book {
         }
     }
 
+    /// Somebody else than the agent is about to remove a container.
+    pub fn taken_away(&mut self, id: &str) {
+        if let Some(made) =
+            self.owners.get(id).and_then(|uid| self.pods.get_mut(uid)).and_then(|pod| pod.container_mut(id))
+        {
+            made.taken = true;
+        }
+    }
+
     /// A container was removed.
     pub fn container_gone(&mut self, id: &str) {
         let Some(pod) = self.owners.get(id).and_then(|uid| self.pods.get_mut(uid)) else { return };
         let Some(made) = pod.container_mut(id) else { return };
         made.gone = true;
+        if made.taken {
+            return;
+        }
         let (name, sandbox) = (made.name.clone(), made.sandbox.clone());
         let newest = pod.made.iter().rev().find(|(_, made)| made.name == name && made.sandbox == sandbox);
         if pod.restart_all

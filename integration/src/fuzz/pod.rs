@@ -38,6 +38,8 @@ pub struct Made {
     /// The agent asked for its stop.
     pub(super) asked: bool,
     pub(super) gone: bool,
+    /// Somebody else than the agent removes it.
+    pub(super) taken: bool,
     /// Its size, as far as the runtime was told one.
     pub(super) size: Option<Size>,
     /// It was asked to have a size for which it has to start anew.
@@ -151,7 +153,14 @@ impl PodBook {
 
     /// Whether it holds nothing of the node any more.
     pub(super) fn is_released(&self) -> bool {
-        self.over || self.is_done()
+        // One that was deleted by force while no agent ran is cleaned up without a last word.
+        let is_gone = || !self.has_home() && self.made.iter().all(|(_, made)| made.gone);
+        self.over || self.is_done() || (self.ordered.is_some() && is_gone())
+    }
+
+    /// Whether it was told within which time to end.
+    pub fn has_grace(&self) -> bool {
+        self.grace.is_some()
     }
 
     /// Whether its source wants it to end.

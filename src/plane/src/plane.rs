@@ -21,6 +21,7 @@ use crate::apiserver::auth::Auth;
 use crate::apiserver::connect::NodeConnector;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::hooks::Hooks;
+use crate::apiserver::object::Object;
 use crate::apiserver::rbac;
 use crate::apiserver::registry::{ClusterFacts, Registry, WriteOptions};
 use crate::apiserver::resources::{NAMESPACES, PRIORITYCLASSES};
@@ -264,29 +265,34 @@ fn advertised(options: &PlaneOptions, bound: SocketAddr) -> IpAddr {
 
 /// Makes what every cluster has.
 async fn first_objects(registry: &Registry) -> Result<(), ApiError> {
-    for name in SYSTEM_NAMESPACES {
-        let namespace = json!({"metadata": {"name": name}});
-        match registry.create(&NAMESPACES, "", namespace, &WriteOptions::default()).await {
-            Err(error) if !error.is_already_exists() => return Err(error),
-            Ok(_) | Err(_) => {}
+    let write = async {
+        for name in SYSTEM_NAMESPACES {
+            let namespace = json!({"metadata": {"name": name}});
+            made(registry.create(&NAMESPACES, "", namespace, &WriteOptions::default()).await)?;
         }
-    }
-    for (name, value) in SYSTEM_PRIORITIES {
-        let what = if name == "system-node-critical" { "node" } else { "cluster" };
-        let text = format!("Used for system critical pods that must run in the cluster on the {what}.");
-        let class = json!({"metadata": {"name": name}, "value": value, "description": text});
-        match registry.create(&PRIORITYCLASSES, "", class, &WriteOptions::default()).await {
-            Err(error) if !error.is_already_exists() => return Err(error),
-            Ok(_) | Err(_) => {}
+        for (name, value) in SYSTEM_PRIORITIES {
+            let what = if name == "system-node-critical" { "node" } else { "cluster" };
+            let text = format!("Used for system critical pods that must run in the cluster on the {what}.");
+            let class = json!({"metadata": {"name": name}, "value": value, "description": text});
+            made(registry.create(&PRIORITYCLASSES, "", class, &WriteOptions::default()).await)?;
         }
-    }
-    match rbac::bootstrap::ensure(registry).await {
-        // On a full disk reads go on with the roles that there are.
+        rbac::bootstrap::ensure(registry).await
+    };
+    match write.await {
+        // Reads and deletes go on with what there is: that is how room is made.
         Err(error) if error.code == http::StatusCode::INSUFFICIENT_STORAGE => {
-            tracing::warn!(%error, "the default roles could not be completed");
+            tracing::warn!(%error, "the cluster's first objects could not be completed");
             Ok(())
         }
         other => other,
+    }
+}
+
+/// What is there already stays as it is.
+fn made(outcome: Result<Object, ApiError>) -> Result<(), ApiError> {
+    match outcome {
+        Err(error) if !error.is_already_exists() => Err(error),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

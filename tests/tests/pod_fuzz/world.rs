@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use longshore_cri::fake::{ExecReply, Failure as Fault, FakeOptions, FakeRuntime, On, OnTerm, Program};
 use longshore_cri::{Code, ErrorKind, RuntimeService as _, v1};
-use longshore_integration::fuzz::{Dress as _, Kind, Lifetime, Plan, Role};
+use longshore_integration::fuzz::{Dress as _, Kind, Lifetime, Plan, PodBook, Role};
 use longshore_node::model::{PodControl as _, ReadPods as _, Terminate};
 
 use super::agent::{Agent, Files, Lateness, Machine};
@@ -378,6 +378,7 @@ impl World {
     }
 
     async fn take_away(&self, id: &str) {
+        self.machine.book.lock().unwrap().taken_away(id);
         self.aside.store(true, Ordering::Relaxed);
         let request = v1::RemoveContainerRequest { container_id: id.to_owned() };
         drop(self.machine.runtime.remove_container(request).await);
@@ -394,9 +395,11 @@ impl World {
     }
 
     /// The node itself has told the agent to end the pod.
-    fn order(&self, uid: &str, grace: u64, at: u64) {
+    fn order(&self, uid: &str, grace: Option<u64>, own: u64, at: u64) {
         let mut book = self.machine.book.lock().unwrap();
-        book.end(uid, Some(grace), at);
+        // An order without a time of its own does not shorten one that was given before, as with the stock agent.
+        let known = book.pod(uid).is_some_and(PodBook::has_grace);
+        book.end(uid, grace.or_else(|| (!known).then_some(own)), at);
         book.told(uid, at);
     }
 
@@ -406,7 +409,7 @@ impl World {
             return;
         }
         let at = self.machine.clocks.millis();
-        self.order(&uid, grace.unwrap_or_else(|| self.pods[index].plan.grace.into()), at);
+        self.order(&uid, grace, self.pods[index].plan.grace.into(), at);
         let order = Terminate {
             grace: grace.map(Duration::from_secs),
             reason: "Evicted",

@@ -55,9 +55,9 @@ fn lists(schema: &Schema, place: Place<'_>, live: Vec<Value>, applied: &[Value])
             None => merged.push(item.clone()),
         }
     }
-    for at in next..live.len() {
+    for (at, left) in live.iter_mut().enumerate().skip(next) {
         if !is_wanted(at) {
-            merged.extend(live[at].take());
+            merged.extend(left.take());
         }
     }
     merged

@@ -58,10 +58,10 @@ impl Manager {
     pub fn shown(&self) -> String {
         let mut text = format!("{:?}", self.name);
         if !self.subresource.is_empty() {
-            text.push_str(&format!(" with subresource {:?}", self.subresource));
+            text.extend([" with subresource ", &format!("{:?}", self.subresource)]);
         }
         if !self.applies {
-            text.push_str(&format!(" using {}", self.api_version));
+            text.extend([" using ", &self.api_version]);
         }
         text
     }

@@ -198,10 +198,10 @@ pub fn shown<T: AsRef<str>>(path: &[T]) -> String {
             Some(("k", keys)) => {
                 let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
                 let keys: Vec<String> = keys.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                text.push_str(&format!("[{}]", keys.join(",")));
+                text.extend(["[", &keys.join(","), "]"]);
             }
-            Some(("v", value)) => text.push_str(&format!("[={value}]")),
-            Some((_, index)) => text.push_str(&format!("[{index}]")),
+            Some(("v", value)) => text.extend(["[=", value, "]"]),
+            Some((_, index)) => text.extend(["[", index, "]"]),
             None => {}
         }
     }

@@ -75,7 +75,7 @@ fn text(pod: &Value) -> String {
     let mut out = format!("{}/{}: {}", word(&pod["namespace"]), word(&pod["name"]), word(&pod["phase"]));
     let why = because(pod);
     if !why.is_empty() {
-        out.push_str(&format!(" ({why})"));
+        out.extend([" (", &why, ")"]);
     }
     out.push('\n');
     let mut table = vec![

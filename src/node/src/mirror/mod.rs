@@ -285,7 +285,8 @@ impl Mirrors {
                     Err(kube::Error::Api(status)) if status.code == 404 => {}
                     // Another one has the name by now, or somebody wrote at the same moment: only a look tells.
                     Err(kube::Error::Api(status)) if status.code == 409 => {
-                        let there = api.get_opt(&key.name).await.map_err(|error| MirrorError::Delete(Box::new(error)))?;
+                        let there =
+                            api.get_opt(&key.name).await.map_err(|error| MirrorError::Delete(Box::new(error)))?;
                         if there.is_some_and(|pod| pod.metadata.uid.as_deref() == Some(&uid)) {
                             return Err(MirrorError::Delete(Box::new(kube::Error::Api(status))));
                         }

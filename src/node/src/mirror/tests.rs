@@ -163,6 +163,25 @@ async fn a_mirror_that_somebody_deletes_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_mirror_whose_delete_meets_another_write_is_deleted_all_the_same() {
+    let world = World::new();
+    world.listed();
+    let pod = static_one("i");
+    world.set(&pod);
+    world.settle().await;
+    let mut mirror: Pod = serde_json::from_value(world.mirror("st-node").unwrap()).unwrap();
+    let first = mirror.metadata.uid.clone();
+    mirror.metadata.deletion_timestamp = Some(Time("2026-01-02T03:04:05Z".parse().unwrap()));
+    world.api.fail_next([http::StatusCode::CONFLICT]);
+    world.mirrors.apply(mirror);
+    world.settle().await;
+    tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+    world.settle().await;
+    let there = world.mirror("st-node").unwrap()["metadata"]["uid"].as_str().map(str::to_owned);
+    assert_ne!(there, first, "the old one stays for ever");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_changed_manifest_gets_a_new_mirror_when_the_old_pod_has_ended() {
     let world = World::new();
     world.listed();

@@ -98,12 +98,6 @@ fn set(rows: &mut Rows, id: &str, uid: &PodUid, state: i32, is_end: IsEnd) -> bo
 }
 
 impl Table {
-    /// Whether anything lives that may change by itself.
-    pub(super) fn has_life(&self) -> bool {
-        self.sandboxes.values().any(|row| !sandbox_ended(row.state))
-            || self.containers.values().any(|row| !container_ended(row.state))
-    }
-
     /// All pods of which something is known.
     pub(super) fn pods(&self) -> BTreeSet<PodUid> {
         self.sandboxes.values().chain(self.containers.values()).map(|row| row.uid.clone()).collect()
@@ -202,7 +196,6 @@ mod tests {
         table.relisted(look(vec![sandbox("s1", "a")], vec![container("c1", "a", RUNNING)]));
         let containers = Snapshot { sandboxes: None, containers: vec![container("c1", "a", RUNNING)] };
         assert_eq!(table.relisted(containers), diff(false, &[]));
-        assert!(table.has_life());
         assert_eq!(table.relisted(Snapshot::default()), diff(true, &["a"]), "the container is gone");
         assert_eq!(table.pods(), uids(&["a"]), "its sandbox is still known");
     }
@@ -212,7 +205,6 @@ mod tests {
         let mut table = Table::default();
         let stranger = v1::PodSandbox { id: "x".to_owned(), ..Default::default() };
         assert_eq!(table.relisted(look(vec![stranger], Vec::new())), diff(false, &[]));
-        assert!(!table.has_life());
     }
 
     /// What the runtime tells of container `c1` of pod `a`.
@@ -235,7 +227,6 @@ mod tests {
         assert_eq!(table.told(&event), News::Ended("a".into()));
         let after = look(vec![sandbox("s1", "a")], vec![container("c1", "a", EXITED)]);
         assert_eq!(table.relisted(after), diff(false, &[]));
-        assert!(table.has_life(), "the sandbox is still ready");
     }
 
     #[test]
@@ -243,7 +234,6 @@ mod tests {
         let mut table = Table::default();
         let mut event = event(v1::ContainerEventType::ContainerStartedEvent, RUNNING);
         assert_eq!(table.told(&event), News::Known);
-        assert!(table.has_life());
         let other = v1::ContainerStatus { id: "c0".to_owned(), state: EXITED.into(), ..Default::default() };
         event.containers_statuses.push(other);
         assert_eq!(table.told(&event), News::Ended("a".into()));

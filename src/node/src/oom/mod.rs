@@ -53,9 +53,9 @@ pub fn watch(options: OomOptions, tasks: &Tasks) {
         }
     };
     let token = tasks.token().clone();
-    let work = Box::pin(async move {
-        token.run_until_cancelled(follow(log, &options)).await;
-    });
+    let work = async move {
+        token.run_until_cancelled(Box::pin(follow(log, &options))).await;
+    };
     drop(longshore_util::spawn(tasks, "oom", work));
 }
 

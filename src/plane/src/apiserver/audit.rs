@@ -170,7 +170,7 @@ impl Writer {
             match written {
                 Ok(Ok(file)) => self.file = Some(file),
                 Ok(Err(error)) => {
-                    tracing::warn!(path = %self.path.display(), %error, "the audit log cannot be written")
+                    tracing::warn!(path = %self.path.display(), %error, "the audit log cannot be written");
                 }
                 Err(_) => return,
             }

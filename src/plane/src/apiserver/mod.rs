@@ -9,6 +9,7 @@ mod discovery;
 pub mod error;
 pub mod hooks;
 pub mod identity;
+mod impersonate;
 mod limits;
 mod negotiate;
 pub mod object;

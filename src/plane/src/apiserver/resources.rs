@@ -79,7 +79,7 @@ pub struct Resource {
     /// Whether what belongs to an object outlives it unless a client says otherwise.
     pub orphans: bool,
     /// The row as which objects are stored, for a second face of a kind.
-    pub stored_as: Option<&'static Resource>,
+    pub stored_as: Option<&'static Self>,
     /// What this kind does beyond the common rules.
     pub strategy: &'static dyn Strategy,
 }

@@ -20,6 +20,7 @@ use super::discovery;
 use super::error::ApiError;
 use super::hooks::Hooks;
 use super::identity::{Decision, Forbidden, UserInfo};
+use super::impersonate;
 use super::limits::{Seating, WatchSlot};
 use super::negotiate::{Form, Wanted, answer, plain};
 use super::openapi;
@@ -114,7 +115,9 @@ impl Api {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let info = RequestInfo::parse(request.method(), request.uri().path(), &query);
         let (parts, body) = request.into_parts();
-        let user = Arc::new(self.hooks.authenticate.authenticate(&parts)?);
+        let caller = self.hooks.authenticate.authenticate(&parts)?;
+        let other = impersonate::wanted(&caller, &parts.headers, self.hooks.authorize.as_ref())?;
+        let user = Arc::new(other.unwrap_or(caller));
         let decision = self.hooks.authorize.authorize(&user, &info.attributes);
         let Some(audit) = &self.audit else {
             return self.decided(user, info, query, &decision, Request::from_parts(parts, body)).await;

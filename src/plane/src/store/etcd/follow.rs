@@ -2,6 +2,7 @@
 //! on behind the last event; if etcd has dropped that much history, everything is read anew and our watchers must too.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longshore_util::Tasks;
@@ -20,6 +21,15 @@ enum End {
     Compacted,
 }
 
+impl Hub {
+    /// Whether this is not the etcd that memory was read from: another cluster, or one put back to an older state.
+    fn is_another(&self, header: Option<&pb::ResponseHeader>) -> bool {
+        let Some(header) = header else { return false };
+        let known = self.cluster.load(Ordering::Relaxed);
+        header.cluster_id != known || unsigned(header.revision) < *self.reached.borrow()
+    }
+}
+
 /// Reads all objects as they are at one revision.
 pub(super) async fn load(hub: &Hub) -> Result<(Vec<Entry>, Revision), String> {
     let (mut from, end) = hub.range();
@@ -27,8 +37,11 @@ pub(super) async fn load(hub: &Hub) -> Result<(Vec<Entry>, Revision), String> {
     loop {
         let page =
             hub.wire.page(from.clone(), end.clone(), revision).await.map_err(|status| wire::describe(&status))?;
-        if revision == 0 {
-            revision = page.header.map_or(0, |header| header.revision);
+        if revision == 0
+            && let Some(header) = page.header
+        {
+            revision = header.revision;
+            hub.cluster.store(header.cluster_id, Ordering::Relaxed);
         }
         let last = page.kvs.last().map(|kv| kv.key.clone());
         for kv in page.kvs {
@@ -80,7 +93,7 @@ async fn run(hub: &Hub) {
             End::Broken(why) => why,
             End::Compacted => match load(hub).await {
                 Ok((entries, revision)) => {
-                    tracing::warn!(%revision, "etcd has dropped what this apiserver had not seen: all is read anew");
+                    tracing::warn!(%revision, "etcd has dropped what this apiserver had not seen, or is another one: all is read anew");
                     hub.shared.write().reset(entries, revision);
                     hub.reached.send_replace(revision.0);
                     continue;
@@ -99,6 +112,12 @@ async fn run(hub: &Hub) {
 /// Watches from behind the last event until the watch ends.
 async fn follow(hub: &Hub) -> End {
     let (start, end) = hub.range();
+    // An etcd that is behind us would let us wait for ever: its revision is looked at first.
+    match hub.wire.revision(start.clone()).await {
+        Ok(now) if unsigned(now) < *hub.reached.borrow() => return End::Compacted,
+        Ok(_) => {}
+        Err(status) => return End::Broken(wire::describe(&status)),
+    }
     let from = hub.shared.read().revision().next().0;
     let mut answers = match hub.wire.watch(start, end, i64::try_from(from).unwrap_or(i64::MAX)).await {
         Ok(answers) => answers,
@@ -110,7 +129,7 @@ async fn follow(hub: &Hub) -> End {
             Ok(None) => return End::Broken("the watch ended".to_owned()),
             Err(status) => return End::Broken(wire::describe(&status)),
         };
-        if answer.compact_revision > 0 {
+        if answer.compact_revision > 0 || hub.is_another(answer.header.as_ref()) {
             return End::Compacted;
         }
         if answer.canceled {

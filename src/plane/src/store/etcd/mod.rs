@@ -11,6 +11,7 @@ mod tidy;
 mod wire;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -64,6 +65,8 @@ struct Hub {
     prefix: Arc<str>,
     /// The revision up to which memory has everything; changed only by the one that follows.
     reached: watch::Sender<u64>,
+    /// Which etcd memory was read from.
+    cluster: Arc<AtomicU64>,
     clock: SharedClock,
 }
 
@@ -110,6 +113,7 @@ impl EtcdStore {
             shared: Arc::new(RwLock::new(State::new(options.limits))),
             prefix: prefix.into(),
             reached: watch::Sender::new(0),
+            cluster: Arc::default(),
             clock: options.clock,
         };
         let (entries, revision) = follow::load(&hub).await.map_err(failed)?;

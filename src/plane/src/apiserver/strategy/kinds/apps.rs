@@ -144,10 +144,10 @@ fn workload(object: &Value, what: &str, owner: &str, causes: &mut Vec<Cause>) {
     if count("matchLabels") + count("matchExpressions") == 0 {
         let text = format!("empty selector is invalid for {what}");
         causes.push(Cause::invalid("spec.selector", selector, &text));
-    } else if let Some(template) = object.pointer("/spec/template") {
-        if !selector_of(object, "/spec/selector").matches_object(template) {
-            causes.push(mismatch(template));
-        }
+    } else if let Some(template) = object.pointer("/spec/template")
+        && !selector_of(object, "/spec/selector").matches_object(template)
+    {
+        causes.push(mismatch(template));
     }
     always(object, causes);
     if object.pointer("/spec/template/spec/activeDeadlineSeconds").is_some() {
