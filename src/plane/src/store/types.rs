@@ -92,7 +92,12 @@ impl Draft {
         let (head, rest) = bytes.split_at_checked(at)?;
         // Two maps are open there, the object and its metadata: no value before it holds braces or quotes of its own.
         let opened = head.iter().filter(|byte| **byte == b'{').count();
-        if opened != 2 || head.contains(&b'}') || head.contains(&b'\\') {
+        let inner = head.iter().rposition(|byte| *byte == b'{')?;
+        if opened != 2
+            || !head.get(..inner)?.ends_with(b"\"metadata\":")
+            || head.contains(&b'}')
+            || head.contains(&b'\\')
+        {
             return None;
         }
         let tail = rest.strip_prefix(revision.as_bytes())?;
