@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -72,10 +73,16 @@ fn processes(word: &str) -> usize {
     entries.flatten().filter(is_meant).count()
 }
 
+/// A long time to sleep that no other run uses, be it in this process or another: processes are known by it.
+fn seconds_of_our_own() -> String {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    (1_000_000 + std::process::id() % 10_000 * 100 + run).to_string()
+}
+
 /// O-011: what a timed-out command left behind is gone, its children too.
 fn leftovers(cluster: &Cluster<'_>) -> Result<()> {
-    // A number that no other run uses.
-    let seconds = (700_000 + std::process::id() % 100_000).to_string();
+    let seconds = seconds_of_our_own();
     let command = format!("sleep {seconds} & sleep {seconds}; true");
     let probe = json!({"exec": {"command": ["sh", "-c", command]}, "periodSeconds": 2, "timeoutSeconds": 1});
     create(
@@ -142,7 +149,7 @@ fn hung_hook(cluster: &Cluster<'_>) -> Result<()> {
 
 /// O-025: deleted by force, the process is gone within seconds.
 fn forced(cluster: &Cluster<'_>) -> Result<()> {
-    let word = format!("{}", 900_000 + std::process::id() % 90_000);
+    let word = seconds_of_our_own();
     let script = format!("trap '' TERM; sleep {word} & while :; do sleep 1; done");
     create(cluster, "forced", &json!({"terminationGracePeriodSeconds": 600}), &json!({}), &script)?;
     wait_ready(cluster, "forced")?;
