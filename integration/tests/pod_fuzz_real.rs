@@ -113,13 +113,7 @@ fn pods_keep_their_promises(version: Version, first: u64, count: u64) {
     let config = json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}});
     let options = ClusterOptions { config: config.as_object().cloned().unwrap_or_default(), ..Default::default() };
     let mut cluster = Cluster::start(&env, options).unwrap();
-    let place = Place {
-        kubeconfig: cluster.kubeconfig(),
-        node: Cluster::NODE.to_owned(),
-        endpoint: env.endpoint(),
-        root: PathBuf::from("/var/lib/kubelet"),
-        cgroup_root: env.cgroup_root(),
-    };
+    let place = Place::of(&cluster);
     for seed in seeds {
         let begin = std::time::Instant::now();
         if let Err(error) = play(&mut cluster, &place, seed) {

@@ -30,13 +30,7 @@ impl Victim for Agent<'_, '_> {
 fn agent_is_killed(version: Version, kills: usize) {
     let env = Env::start(version).unwrap();
     let mut cluster = Cluster::start(&env, ClusterOptions::default()).unwrap();
-    let place = Place {
-        kubeconfig: cluster.kubeconfig(),
-        node: Cluster::NODE.to_owned(),
-        endpoint: env.endpoint(),
-        root: PathBuf::from("/var/lib/kubelet"),
-        cgroup_root: env.cgroup_root(),
-    };
+    let place = Place::of(&cluster);
     let outcome = churn::run(&env, &place, &mut Agent(&mut cluster), kills);
     if let Err(error) = outcome {
         panic!("{error:#}\nagent:\n{}", cluster.agent().map(|agent| agent.tail()).unwrap_or_default());

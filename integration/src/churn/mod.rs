@@ -19,6 +19,7 @@ use serde_json::json;
 
 pub use self::left::{leave_no_pods, leave_nothing};
 use self::steady::Steady;
+use crate::cluster::Cluster;
 use crate::env::{Env, pause};
 use crate::tools::say;
 
@@ -51,6 +52,19 @@ pub struct Place {
     pub root: PathBuf,
     /// The cgroup root of the pods.
     pub cgroup_root: String,
+}
+
+impl Place {
+    /// The node of a cluster.
+    pub fn of(cluster: &Cluster<'_>) -> Self {
+        Self {
+            kubeconfig: cluster.kubeconfig(),
+            node: Cluster::NODE.to_owned(),
+            endpoint: cluster.env().endpoint(),
+            root: PathBuf::from("/var/lib/kubelet"),
+            cgroup_root: cluster.env().cgroup_root(),
+        }
+    }
 }
 
 /// Seeded random numbers (xorshift): a failing run is repeated with the seed it printed.

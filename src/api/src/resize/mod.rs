@@ -82,7 +82,8 @@ impl Change {
     }
 }
 
-fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+/// The containers that can be resized: all but ephemeral ones.
+pub fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     spec.init_containers.iter().flatten().chain(&spec.containers)
 }
 

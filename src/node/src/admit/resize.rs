@@ -121,11 +121,8 @@ fn never(asked: &DesiredPod, spec: &PodSpec, old: &PodSpec, node: &Node) -> Opti
 /// Says whether a container that goes on running would ask for another part of the node's memory, and so of its swap.
 fn changes_swap(asked: &DesiredPod, spec: &PodSpec, old: &PodSpec) -> bool {
     let critical = super::is_critical(&asked.pod, false);
-    let all =
-        |spec: &'_ PodSpec| spec.init_containers.iter().flatten().chain(&spec.containers).cloned().collect::<Vec<_>>();
-    let before = all(old);
-    all(spec).iter().any(|container| {
-        let Some(held) = before.iter().find(|held| held.name == container.name) else { return false };
+    resize::containers(spec).any(|container| {
+        let Some(held) = resize::containers(old).find(|held| held.name == container.name) else { return false };
         let request = |of: &Container| resources::of_container(of, Side::Requests).get(MEMORY).copied();
         let policies = held.resize_policy.iter().flatten();
         let restarts =

@@ -1,13 +1,9 @@
 //! Which cgroup driver is used: agent and runtime must name groups in the same way, and the runtime knows its own.
 
-use std::time::Duration;
-
 use longshore_cri::{SharedRuntime, v1};
 
+use super::options::ASK_WITHIN;
 use crate::resource::CgroupDriver;
-
-/// How long the question may delay the start.
-const ASK_WITHIN: Duration = Duration::from_secs(2);
 
 /// The runtime's driver where it tells, else the configured one; and what to say when they differ.
 pub(super) async fn agreed(runtime: &SharedRuntime, configured: &str) -> (CgroupDriver, Option<String>) {

@@ -23,7 +23,7 @@ use crate::settings::Settings;
 use crate::userns::{Span, SpanError};
 
 /// How long a question to the runtime may delay the start.
-const ASK_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const ASK_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the agent is started with.
 #[derive(Debug, Clone)]

@@ -47,7 +47,7 @@ impl Registry {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Object, ApiError> {
-        resource.strategy.decode(&object, false).map_err(|detail| bad_types(resource, &detail))?;
+        resource.strategy.decode(&object).map_err(|detail| bad_types(resource, &detail))?;
         let conditions = object.get("status").cloned();
         drop_nulls(&mut object);
         if let Some(status) = conditions {

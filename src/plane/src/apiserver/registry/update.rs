@@ -169,7 +169,7 @@ impl Registry {
         if !sent.is_empty() && sent != entry.revision.to_string() {
             return Err(ApiError::stale(resource, &name));
         }
-        resource.strategy.decode(&object, false).map_err(|detail| bad_types(resource, &detail))?;
+        resource.strategy.decode(&object).map_err(|detail| bad_types(resource, &detail))?;
         drop_nulls(&mut object);
         inherit(resource, &mut object, old);
         let sent = (part == Part::Resize).then(|| object.clone());

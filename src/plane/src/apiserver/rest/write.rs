@@ -35,7 +35,7 @@ impl Sent {
         let (object, findings) = negotiate::decode_object(&parts.headers, resource, &read_body(body).await?)?;
         options.judge(&findings).map_err(|text| bad_types(resource, &text))?;
         let object = if resource.stored_as.is_some() {
-            resource.strategy.decode(&object, false).map_err(|detail| bad_types(resource, &detail))?;
+            resource.strategy.decode(&object).map_err(|detail| bad_types(resource, &detail))?;
             let causes =
                 if call.info.attributes.verb == "create" { resource.strategy.validate(&object) } else { Vec::new() };
             if !causes.is_empty() {

@@ -7,7 +7,7 @@ use crate::apiserver::error::Cause;
 use crate::apiserver::object::list;
 
 /// Reads an object as its type; see [`Strategy::decode`].
-type Decode = fn(&Value, bool) -> Result<Option<Value>, String>;
+type Decode = fn(&Value) -> Result<(), String>;
 
 /// A default.
 #[derive(Debug, Clone, Copy)]
@@ -100,8 +100,8 @@ impl Described {
 }
 
 impl Strategy for Described {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        (self.decode)(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        (self.decode)(object)
     }
 
     fn defaults(&self, object: &mut Value) {

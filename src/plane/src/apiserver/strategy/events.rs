@@ -24,8 +24,8 @@ const WORDS: [(&str, &str); 8] = [
 pub(crate) struct Events;
 
 impl Strategy for Events {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<core::Event>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<core::Event>(object)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -50,8 +50,8 @@ impl Strategy for Events {
 pub(crate) struct EventsFace;
 
 impl Strategy for EventsFace {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<events::Event>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<events::Event>(object)
     }
 
     /// The new face asks for more than the old one.

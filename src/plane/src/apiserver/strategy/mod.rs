@@ -28,9 +28,8 @@ pub(crate) use small::{
 
 /// Rules of one kind. Called in this order: `decode`, `defaults`, `prepare_…`, `validate…`.
 pub trait Strategy: Sync + fmt::Debug {
-    /// Checks that all known fields have the right types; returns what the decoder says. With `again`, returns the
-    /// object as the known fields alone make it.
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String>;
+    /// Checks that all known fields have the right types; the error is what the decoder says.
+    fn decode(&self, object: &Value) -> Result<(), String>;
 
     /// Fills defaults.
     fn defaults(&self, _object: &mut Value) {}
@@ -70,10 +69,7 @@ pub trait Strategy: Sync + fmt::Debug {
     }
 }
 
-pub(super) fn typed<T>(object: &Value, again: bool) -> Result<Option<Value>, String>
-where
-    T: serde::de::DeserializeOwned + serde::Serialize,
-{
-    let decoded = longshore_api::shape::read::<T>(object)?;
-    if again { serde_json::to_value(decoded).map(Some).map_err(|error| error.to_string()) } else { Ok(None) }
+/// Checks an object against the type of its kind.
+pub(super) fn typed<T: serde::de::DeserializeOwned>(object: &Value) -> Result<(), String> {
+    longshore_api::shape::read::<T>(object).map(drop)
 }

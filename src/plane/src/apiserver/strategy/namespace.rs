@@ -10,8 +10,8 @@ use crate::apiserver::object::{child, default, list, meta, metadata};
 pub(crate) struct Namespaces;
 
 impl Strategy for Namespaces {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<core::Namespace>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<core::Namespace>(object)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -48,8 +48,8 @@ impl Strategy for Namespaces {
 pub(crate) struct Nodes;
 
 impl Strategy for Nodes {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<core::Node>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<core::Node>(object)
     }
 
     fn defaults(&self, object: &mut Value) {

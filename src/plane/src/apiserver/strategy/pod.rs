@@ -16,8 +16,8 @@ const IMMUTABLE: &str = "pod updates may not change fields other than `spec.cont
 `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 impl Strategy for Pods {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<Pod>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<Pod>(object)
     }
 
     fn defaults(&self, object: &mut Value) {

@@ -16,8 +16,8 @@ use longshore_api::names;
 pub(crate) struct Leases;
 
 impl Strategy for Leases {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<coordination::Lease>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<coordination::Lease>(object)
     }
 }
 
@@ -26,8 +26,8 @@ impl Strategy for Leases {
 pub(crate) struct Scales;
 
 impl Strategy for Scales {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<k8s_openapi::api::autoscaling::v1::Scale>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<k8s_openapi::api::autoscaling::v1::Scale>(object)
     }
 }
 
@@ -36,8 +36,8 @@ impl Strategy for Scales {
 pub(crate) struct ServiceAccounts;
 
 impl Strategy for ServiceAccounts {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<core::ServiceAccount>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<core::ServiceAccount>(object)
     }
 }
 
@@ -85,8 +85,8 @@ fn immutable_causes(object: &Value, old: &Value, fields: &[&str]) -> Vec<Cause> 
 pub(crate) struct ConfigMaps;
 
 impl Strategy for ConfigMaps {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<core::ConfigMap>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<core::ConfigMap>(object)
     }
 
     fn validate(&self, object: &Value) -> Vec<Cause> {
@@ -102,8 +102,8 @@ impl Strategy for ConfigMaps {
 pub(crate) struct Secrets;
 
 impl Strategy for Secrets {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<core::Secret>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<core::Secret>(object)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -152,8 +152,8 @@ impl Strategy for Secrets {
 pub(crate) struct Services;
 
 impl Strategy for Services {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<core::Service>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<core::Service>(object)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -221,8 +221,8 @@ impl Strategy for Services {
 pub(crate) struct CsiNodes;
 
 impl Strategy for CsiNodes {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<storage::CSINode>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<storage::CSINode>(object)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -236,8 +236,8 @@ impl Strategy for CsiNodes {
 pub(crate) struct CsiDrivers;
 
 impl Strategy for CsiDrivers {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<storage::CSIDriver>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<storage::CSIDriver>(object)
     }
 
     fn defaults(&self, object: &mut Value) {
@@ -256,8 +256,8 @@ impl Strategy for CsiDrivers {
 pub(crate) struct RuntimeClasses;
 
 impl Strategy for RuntimeClasses {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<node::RuntimeClass>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<node::RuntimeClass>(object)
     }
 
     fn validate(&self, object: &Value) -> Vec<Cause> {
@@ -284,8 +284,8 @@ const MAX_PRIORITY: i64 = 1_000_000_000;
 pub(crate) struct PriorityClasses;
 
 impl Strategy for PriorityClasses {
-    fn decode(&self, object: &Value, again: bool) -> Result<Option<Value>, String> {
-        super::typed::<scheduling::PriorityClass>(object, again)
+    fn decode(&self, object: &Value) -> Result<(), String> {
+        super::typed::<scheduling::PriorityClass>(object)
     }
 
     fn defaults(&self, object: &mut Value) {

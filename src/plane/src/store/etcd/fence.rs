@@ -11,7 +11,7 @@ use longshore_util::Tasks;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::wire::{self, DEADLINE, pb};
+use super::wire::{self, DEADLINE};
 use super::{Hub, unsigned};
 use crate::store::StoreError;
 
@@ -68,8 +68,8 @@ async fn serve(hub: &Hub, mut queue: mpsc::Receiver<Reply>) {
 
 /// Brings memory to the present.
 async fn present(hub: &Hub) -> Result<(), StoreError> {
-    let now = hub.wire.revision(hub.key(KEY)).await.map_err(|status| hub.wire.error(&status))?;
-    if timeout(DEADLINE, hub.reach_or_fence(unsigned(now))).await.is_err() {
+    let now = hub.wire.now(hub.key(KEY)).await.map_err(|status| hub.wire.error(&status))?;
+    if timeout(DEADLINE, hub.reach_or_fence(unsigned(now.revision))).await.is_err() {
         let detail = Arc::<str>::from("etcd is not followed at the moment: what is in memory may be old");
         return Err(StoreError::Io { path: hub.wire.name.as_ref().into(), detail });
     }
@@ -80,18 +80,9 @@ impl Hub {
     /// Waits until memory has a revision that etcd has; writes the fence if no event of ours leads there.
     pub(super) async fn reach_or_fence(&self, revision: u64) {
         while timeout(ON_ITS_WAY, self.reach(revision)).await.is_err() {
-            let key = self.key(KEY);
-            let put = pb::PutRequest { key: key.clone(), value: b"{}".to_vec() };
-            // Always true: no key is written less than never.
-            let compare = pb::Compare {
-                result: pb::compare::CompareResult::Greater.into(),
-                target: pb::compare::CompareTarget::Version.into(),
-                key,
-                target_union: Some(pb::compare::TargetUnion::Version(-1)),
-            };
-            match self.wire.guarded(compare, pb::request_op::Request::RequestPut(put)).await {
+            match self.wire.put(self.key(KEY), b"{}".to_vec()).await {
                 // Its event is behind all that came before; however long that takes, it need not be written again.
-                Ok(_) => return self.reach(revision).await,
+                Ok(()) => return self.reach(revision).await,
                 Err(status) => {
                     tracing::debug!(error = wire::describe(&status), "writing the fence");
                     tokio::time::sleep(ON_ITS_WAY).await;

@@ -113,8 +113,8 @@ async fn run(hub: &Hub) {
 async fn follow(hub: &Hub) -> End {
     let (start, end) = hub.range();
     // An etcd that is behind us would let us wait for ever: its revision is looked at first.
-    match hub.wire.revision(start.clone()).await {
-        Ok(now) if unsigned(now) < *hub.reached.borrow() => return End::Compacted,
+    match hub.wire.now(start.clone()).await {
+        Ok(now) if hub.is_another(Some(&now)) => return End::Compacted,
         Ok(_) => {}
         Err(status) => return End::Broken(wire::describe(&status)),
     }
@@ -148,12 +148,14 @@ fn take(hub: &Hub, change: pb::Event) {
     let revision = Revision(unsigned(kv.mod_revision));
     let (now, mut state) = (hub.clock.now(), hub.shared.write());
     let event = own_key(hub, &kv).and_then(|key| {
-        let old = state.get(&key).map(|entry| entry.value.clone());
+        let old = state.get(&key).cloned();
         if is_delete {
             let last = old?;
-            let draft = draft(&last).ok()?;
-            return Some(Event::from_draft(revision, EventKind::Deleted, key, &draft, Some(last)));
+            let known = Draft::of_rendered(&last.value, &last.revision.to_string());
+            let draft = known.or_else(|| draft(&last.value).ok())?;
+            return Some(Event::from_draft(revision, EventKind::Deleted, key, &draft, Some(last.value)));
         }
+        let old = old.map(|entry| entry.value);
         match draft(&kv.value) {
             Ok(draft) => {
                 let kind = if old.is_some() { EventKind::Updated } else { EventKind::Created };

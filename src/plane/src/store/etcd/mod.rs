@@ -142,14 +142,9 @@ impl EtcdStore {
                 (expected.0, pb::request_op::Request::RequestDeleteRange(request))
             }
         };
-        let compare = pb::Compare {
-            result: pb::compare::CompareResult::Equal.into(),
-            target: pb::compare::CompareTarget::Mod.into(),
-            key,
-            // A key that is not there has revision 0.
-            target_union: Some(pb::compare::TargetUnion::ModRevision(i64::try_from(expected).unwrap_or(i64::MAX))),
-        };
-        let answer = self.hub.wire.guarded(compare, write).await.map_err(|status| self.hub.wire.error(&status))?;
+        // A key that is not there has revision 0.
+        let wanted = pb::compare::TargetUnion::ModRevision(i64::try_from(expected).unwrap_or(i64::MAX));
+        let answer = self.hub.wire.guarded(key, wanted, write).await.map_err(|status| self.hub.wire.error(&status))?;
         let now = unsigned(answer.header.map_or(0, |header| header.revision));
         if answer.succeeded {
             return Ok(Revision(now));

@@ -32,14 +32,9 @@ pub(super) fn start(hub: Hub, age: Duration, tasks: &Tasks) {
 
 /// One try. Returns the key's version and etcd's revision now.
 async fn round(hub: &Hub, version: i64, before: i64) -> Result<(i64, i64), Status> {
-    let compare = pb::Compare {
-        result: pb::compare::CompareResult::Equal.into(),
-        target: pb::compare::CompareTarget::Version.into(),
-        key: KEY.to_vec(),
-        target_union: Some(pb::compare::TargetUnion::Version(version)),
-    };
     let put = pb::PutRequest { key: KEY.to_vec(), value: before.to_string().into_bytes() };
-    let answer = hub.wire.guarded(compare, pb::request_op::Request::RequestPut(put)).await?;
+    let wanted = pb::compare::TargetUnion::Version(version);
+    let answer = hub.wire.guarded(KEY.to_vec(), wanted, pb::request_op::Request::RequestPut(put)).await?;
     let now = answer.header.map_or(0, |header| header.revision);
     if !answer.succeeded {
         // Another apiserver was faster; its version is the one to beat next time.

@@ -139,12 +139,20 @@ impl Wire {
         Ok(within(call).await?.version)
     }
 
-    /// Returns the revision that the majority agrees on now.
-    pub(super) async fn revision(&self, key: Vec<u8>) -> Result<i64, Status> {
+    /// Returns which etcd it is and at which revision, as the majority agrees on now.
+    pub(super) async fn now(&self, key: Vec<u8>) -> Result<pb::ResponseHeader, Status> {
         let mut client = self.kv.clone();
         let request = pb::RangeRequest { key, keys_only: true, limit: 1, ..pb::RangeRequest::default() };
-        let answer = within(client.range(request)).await?;
-        Ok(answer.header.map_or(0, |header| header.revision))
+        Ok(within(client.range(request)).await?.header.unwrap_or_default())
+    }
+
+    /// Writes a key, whatever is there.
+    pub(super) async fn put(&self, key: Vec<u8>, value: Vec<u8>) -> Result<(), Status> {
+        let mut client = self.kv.clone();
+        let put = pb::request_op::Request::RequestPut(pb::PutRequest { key, value });
+        let request =
+            pb::TxnRequest { success: vec![pb::RequestOp { request: Some(put) }], ..pb::TxnRequest::default() };
+        within(client.txn(request)).await.map(drop)
     }
 
     /// Returns one page of a range as it was at a revision (0: now).
@@ -155,14 +163,26 @@ impl Wire {
         within(client.range(request)).await
     }
 
-    /// Makes one write if the comparison holds; otherwise reads the key.
+    /// Makes one write if a key is as wanted; otherwise reads the key.
     pub(super) async fn guarded(
         &self,
-        compare: pb::Compare,
+        key: Vec<u8>,
+        wanted: pb::compare::TargetUnion,
         write: pb::request_op::Request,
     ) -> Result<pb::TxnResponse, Status> {
         let mut client = self.kv.clone();
-        let read = pb::RangeRequest { key: compare.key.clone(), keys_only: true, ..pb::RangeRequest::default() };
+        let target = match wanted {
+            pb::compare::TargetUnion::Version(_) => pb::compare::CompareTarget::Version,
+            pb::compare::TargetUnion::CreateRevision(_) => pb::compare::CompareTarget::Create,
+            pb::compare::TargetUnion::ModRevision(_) => pb::compare::CompareTarget::Mod,
+        };
+        let read = pb::RangeRequest { key: key.clone(), keys_only: true, ..pb::RangeRequest::default() };
+        let compare = pb::Compare {
+            result: pb::compare::CompareResult::Equal.into(),
+            target: target.into(),
+            key,
+            target_union: Some(wanted),
+        };
         let request = pb::TxnRequest {
             compare: vec![compare],
             success: vec![pb::RequestOp { request: Some(write) }],
