@@ -129,7 +129,12 @@ fn brief(update: &StatusUpdate) -> String {
 }
 
 impl Agent {
-    pub(crate) async fn start(machine: &Machine, lateness: Lateness, restart_cap: Duration) -> Self {
+    pub(crate) async fn start(
+        machine: &Machine,
+        lateness: Lateness,
+        restart_cap: Duration,
+        cleaning: Cleaning,
+    ) -> Self {
         let tasks = Tasks::new();
         let (journal, facts) = Journal::open_delayed(&machine.folder.path().join("longshore")).unwrap();
         let fake = Arc::new(machine.runtime.clone());
@@ -192,7 +197,7 @@ impl Agent {
             pod_logs: machine.folder.path().join("logs"),
             legacy_logs: machine.folder.path().join("links"),
             pods_folder: machine.hands.pods_folder(),
-            cleaning: Cleaning::default(),
+            cleaning,
             endpoint: String::new(),
         }
         .start(&tasks);

@@ -11,10 +11,8 @@ impl Collector {
     pub(super) async fn collect_files(&self, own: &BTreeSet<PodUid>) {
         for name in names(&self.pods_folder) {
             let uid = PodUid::from(name);
-            if self.may_remove(&uid, own)
-                && let Err(failure) = self.prepare.forget_uid(&uid).await
-            {
-                tracing::warn!(%uid, error = %failure.message, "folder of a pod that is gone cannot be removed");
+            if self.may_remove(&uid, own) {
+                self.remove_folder(&uid).await;
             }
         }
         self.collect_logs(own);
@@ -26,6 +24,12 @@ impl Collector {
             {
                 tracing::warn!(%uid, %error, "control group of a pod that is gone cannot be removed");
             }
+        }
+    }
+
+    pub(super) async fn remove_folder(&self, uid: &PodUid) {
+        if let Err(failure) = self.prepare.forget_uid(uid).await {
+            tracing::warn!(%uid, error = %failure.message, "folder of a pod that is gone cannot be removed");
         }
     }
 

@@ -5,6 +5,8 @@
 mod files;
 mod runtime;
 mod shims;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -96,23 +98,23 @@ impl Collector {
     async fn collect(&self, own: &mut BTreeSet<PodUid>) -> bool {
         let unclaimed = self.table.unclaimed();
         own.extend(unclaimed.iter().cloned());
-        let clean = match self.collect_runtime(own).await {
-            Ok(clean) => clean,
+        let stuck = match self.collect_runtime(own).await {
+            Ok(stuck) => stuck,
             Err(error) => {
                 tracing::warn!(%error, "the runtime cannot be cleaned");
                 return false;
             }
         };
-        if clean || self.cleaning == Cleaning::Everything {
-            // One that ends in the ordinary way is the table's by now, with its facts.
-            for uid in unclaimed.into_iter().filter(|uid| !self.table.knows(uid)) {
-                drop(self.journal.forget(&uid));
-                self.table.drop_unclaimed(&uid);
-            }
-        }
         self.collect_files(own).await;
         own.retain(|uid| self.pods_folder.join(uid.as_str()).exists());
-        clean
+        // Last: an agent that is killed before leaves the facts to the next one, which could not know the rest as its own.
+        // A pod that ends in the ordinary way is the table's by now, with its facts.
+        let is_gone = |uid: &PodUid| !self.table.knows(uid) && !stuck.contains(uid) && !own.contains(uid);
+        for uid in unclaimed.into_iter().filter(is_gone) {
+            drop(self.journal.forget(&uid));
+            self.table.drop_unclaimed(&uid);
+        }
+        stuck.is_empty()
     }
 
     /// Ends what the runtime forgot; returns in what time to look again before the next collection.

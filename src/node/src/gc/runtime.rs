@@ -39,8 +39,8 @@ impl Found {
 }
 
 impl Collector {
-    /// Returns whether everything that had to go is gone.
-    pub(super) async fn collect_runtime(&self, own: &mut BTreeSet<PodUid>) -> Result<bool, CriError> {
+    /// Returns the pods of which something that has to go is still there.
+    pub(super) async fn collect_runtime(&self, own: &mut BTreeSet<PodUid>) -> Result<BTreeSet<PodUid>, CriError> {
         let (sandboxes, containers) = listed(&self.runtime).await?;
         let mut pods: BTreeMap<PodUid, Found> = BTreeMap::new();
         for sandbox in sandboxes {
@@ -58,22 +58,19 @@ impl Collector {
         } else {
             own.extend(pods.keys().cloned());
         }
-        let clean = stream::iter(pods)
+        let stuck = stream::iter(pods)
             .map(|(uid, found)| async move {
                 // Asked now, not before: a pod that came in since the lists were made is not a stranger.
                 let result = if self.table.knows(&uid) { self.prune(found).await } else { self.end(&uid, found).await };
-                match result {
-                    Ok(()) => true,
-                    Err(error) => {
-                        tracing::warn!(%uid, %error, "pod cannot be cleaned in the runtime");
-                        false
-                    }
-                }
+                let error = result.err()?;
+                tracing::warn!(%uid, %error, "pod cannot be cleaned in the runtime");
+                Some(uid)
             })
             .buffer_unordered(PARALLEL)
-            .fold(true, |clean, this| async move { clean && this })
+            .filter_map(std::future::ready)
+            .collect()
             .await;
-        Ok(clean)
+        Ok(stuck)
     }
 
     /// Removes dead containers but the newest of each name, and empty dead sandboxes but the newest.
@@ -129,13 +126,14 @@ impl Collector {
                 }
             }
         }
+        // As long as the runtime has something of the pod, its folder is known to be this agent's.
+        self.remove_folder(uid).await;
         for container in &found.containers {
             self.remove_container(&container.id).await?;
         }
         for sandbox in &found.sandboxes {
             self.remove_sandbox(&sandbox.id).await?;
         }
-        drop(self.journal.forget(uid));
         Ok(())
     }
 

@@ -26,12 +26,11 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Inline {
     state: Mutex<State>,
-    is_late: bool,
 }
 
 impl Inline {
-    pub(super) fn new(log: Log, is_late: bool) -> Self {
-        Self { state: Mutex::new(State { log, waiting: Vec::new(), dead: false }), is_late }
+    pub(super) fn new(log: Log) -> Self {
+        Self { state: Mutex::new(State { log, waiting: Vec::new(), dead: false }) }
     }
 
     /// Takes a record and writes those that have waited long enough.
@@ -39,8 +38,7 @@ impl Inline {
         let mut state = self.state.lock();
         let now = Instant::now();
         state.waiting.push((now, uid, facts));
-        let is_late = self.is_late;
-        state.write(|at| !is_late || now.duration_since(at) >= LATE);
+        state.write(|at| now.duration_since(at) >= LATE);
     }
 
     /// Writes everything.

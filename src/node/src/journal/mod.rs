@@ -73,14 +73,7 @@ impl Journal {
         Ok((Self { writer: Arc::new(writer) }, facts))
     }
 
-    /// The same, written on the caller's thread.
-    #[cfg(test)]
-    pub(crate) fn open_inline(folder: &Path) -> Result<(Self, Facts), JournalError> {
-        let (log, facts) = log::Log::open(folder)?;
-        Ok((Self { writer: Arc::new(writer::Writer::inline(log)) }, facts))
-    }
-
-    /// The same, also on the caller's thread, but what was put is in the file only a moment later or when somebody waits for
+    /// The same, on the caller's thread, but what was put is in the file only a moment later or when somebody waits for
     /// it, as with the thread: [`Journal::die`] loses the rest.
     #[cfg(any(test, feature = "fakes"))]
     pub fn open_delayed(folder: &Path) -> Result<(Self, Facts), JournalError> {

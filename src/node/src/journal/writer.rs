@@ -72,27 +72,16 @@ impl Writer {
         }
     }
 
-    /// A writer without a thread.
-    #[cfg(test)]
-    pub(super) fn inline(log: Log) -> Self {
-        Self::on_caller(inline::Inline::new(log, false))
-    }
-
     /// A writer without a thread that is as late as one with a thread.
     #[cfg(any(test, feature = "fakes"))]
     pub(super) fn delayed(log: Log) -> Self {
-        Self::on_caller(inline::Inline::new(log, true))
-    }
-
-    #[cfg(any(test, feature = "fakes"))]
-    fn on_caller(inline: inline::Inline) -> Self {
         let shared = Arc::new(Shared {
             pending: Mutex::new(Pending::default()),
             ready: Condvar::new(),
             written: watch::Sender::new(u64::MAX),
             synced: watch::Sender::new(u64::MAX),
         });
-        Self { shared, thread: None, inline: Some(inline) }
+        Self { shared, thread: None, inline: Some(inline::Inline::new(log)) }
     }
 
     /// Ends as a killed agent's writer does.

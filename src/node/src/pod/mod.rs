@@ -29,7 +29,7 @@ mod status;
 mod stop;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod turns;
 mod wanted;
 mod worker;

@@ -38,8 +38,8 @@ use crate::test_api::TestApi;
 
 /// Volumes, images and cgroups that are there at once, unless told otherwise.
 #[derive(Debug, Default)]
-struct Hands {
-    log: Mutex<Vec<String>>,
+pub(crate) struct Hands {
+    pub(crate) log: Mutex<Vec<String>>,
     no_volumes: Mutex<Option<Failure>>,
     no_image: Mutex<HashMap<String, Failure>>,
     /// Images never come.
@@ -48,6 +48,10 @@ struct Hands {
     groups: fakes::Groups,
     /// What every pod has in use.
     memory_usage: Mutex<Option<i64>>,
+    /// Folders of pods cannot be removed.
+    pub(crate) no_removal: std::sync::atomic::AtomicBool,
+    /// The agent's journal; volumes are noted with whether their pod is in it.
+    journal: Mutex<Option<std::path::PathBuf>>,
 }
 
 impl Hands {
@@ -60,6 +64,11 @@ impl Hands {
 impl Prepare for Hands {
     async fn volumes(&self, pod: &DesiredPod) -> Result<(), Failure> {
         self.note(format!("volumes {}", pod.uid));
+        if let Some(journal) = &*self.journal.lock() {
+            let bytes = std::fs::read(journal).unwrap();
+            let known = bytes.windows(pod.uid.as_str().len()).any(|part| part == pod.uid.as_str().as_bytes());
+            self.note(format!("{} is {}in the journal", pod.uid, if known { "" } else { "not " }));
+        }
         self.no_volumes.lock().clone().map_or(Ok(()), Err)
     }
 
@@ -112,6 +121,9 @@ impl Prepare for Hands {
     }
 
     async fn forget_uid(&self, uid: &PodUid) -> Result<(), Failure> {
+        if self.no_removal.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Failure::new("FailedCleanup", "still mounted"));
+        }
         self.note(format!("forget {uid}"));
         Ok(())
     }
@@ -190,13 +202,14 @@ impl StatusSink for Statuses {
 }
 
 /// An agent's pod room on a fake runtime.
-struct Bench {
-    runtime: FakeRuntime,
-    hands: Arc<Hands>,
+pub(crate) struct Bench {
+    pub(crate) runtime: FakeRuntime,
+    pub(crate) hands: Arc<Hands>,
     statuses: Arc<Statuses>,
-    table: PodTable,
-    tasks: Tasks,
-    folder: Arc<tempfile::TempDir>,
+    pub(crate) table: PodTable,
+    pub(crate) tasks: Tasks,
+    pub(crate) folder: Arc<tempfile::TempDir>,
+    pub(crate) journal: Journal,
     clock: SharedClock,
     node: Arc<FakeNode>,
     /// Takes the events.
@@ -204,7 +217,7 @@ struct Bench {
 }
 
 impl Bench {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let clock: SharedClock = Arc::new(fakes::TokioClock::start());
         let runtime = FakeRuntime::new(FakeOptions { clock: Arc::clone(&clock), ..FakeOptions::default() });
         runtime.add_image("sha256:1");
@@ -218,7 +231,7 @@ impl Bench {
         node: Arc<FakeNode>,
     ) -> Self {
         let tasks = Tasks::new();
-        let (journal, facts) = Journal::open_inline(&folder.path().join("longshore")).unwrap();
+        let (journal, facts) = Journal::open_delayed(&folder.path().join("longshore")).unwrap();
         let hands = Arc::new(Hands { groups: node.1.clone(), ..Hands::default() });
         let statuses = Arc::new(Statuses::default());
         let shared: SharedRuntime = Arc::new(runtime.clone());
@@ -255,7 +268,7 @@ impl Bench {
                 events,
                 metrics: crate::telemetry::PodMetrics::default(),
                 probes: probes.clone(),
-                journal,
+                journal: journal.clone(),
                 clock: Arc::clone(&clock),
                 legacy_logs: folder.path().join("links"),
                 restart_cap: Duration::ZERO,
@@ -283,22 +296,24 @@ impl Bench {
                 }
             }
         }));
-        Self { runtime, hands, statuses, table, tasks, folder, clock, node, api }
+        Self { runtime, hands, statuses, table, tasks, folder, journal, clock, node, api }
     }
 
     /// Ends this agent as a kill does and starts the next one on the same runtime and folder.
-    async fn again(self) -> Self {
+    pub(crate) async fn again(self) -> Self {
         self.tasks.cancel();
-        let Self { runtime, folder, clock, node, table, tasks, .. } = self;
+        let Self { runtime, folder, clock, node, table, tasks, journal, .. } = self;
         drop(table);
         tokio::time::timeout(Duration::from_secs(600), tasks.join()).await.unwrap();
+        journal.die(false);
         Self::start(runtime, folder, clock, node).await
     }
 
     /// The same with calls in flight, which are simply dropped.
-    async fn killed(self) -> Self {
+    pub(crate) async fn killed(self) -> Self {
         self.tasks.cancel();
-        let Self { runtime, folder, clock, node, .. } = self;
+        let Self { runtime, folder, clock, node, journal, .. } = self;
+        journal.die(false);
         Self::start(runtime, folder, clock, node).await
     }
 
@@ -311,7 +326,7 @@ impl Bench {
         events.iter().map(told).collect()
     }
 
-    fn set(&self, pod: &DesiredPod) {
+    pub(crate) fn set(&self, pod: &DesiredPod) {
         self.table.apply(PodChange::Set(pod.clone()));
     }
 
@@ -330,7 +345,7 @@ impl Bench {
         panic!("never {what}: {:?}, calls {:?}", self.status(uid), self.runtime.failpoints().changes());
     }
 
-    async fn until_ready(&self, uid: &str) -> Arc<PodStatus> {
+    pub(crate) async fn until_ready(&self, uid: &str) -> Arc<PodStatus> {
         self.until(uid, "ready", |s| condition(s, "Ready") == "True").await
     }
 
@@ -386,7 +401,7 @@ fn pod_with(uid: &str, spec: Value) -> DesiredPod {
     }
 }
 
-fn pod(uid: &str) -> DesiredPod {
+pub(crate) fn pod(uid: &str) -> DesiredPod {
     pod_with(uid, json!({"terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "image": "i"}]}))
 }
 

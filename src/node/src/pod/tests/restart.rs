@@ -18,6 +18,15 @@ async fn a_restarted_agent_leaves_running_containers_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_is_in_the_journal_before_anything_of_it_is_on_the_machine() {
+    let bench = Bench::new().await;
+    *bench.hands.journal.lock() = Some(bench.folder.path().join("longshore/journal"));
+    bench.set(&pod("u1"));
+    bench.until_ready("u1").await;
+    assert!(bench.hands.log.lock().contains(&"u1 is in the journal".to_owned()), "{:?}", bench.hands.log.lock());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_exit_code_outlives_the_container_and_the_agent() {
     let bench = Bench::new().await;
     bench.runtime.set_program("c", Program::exits(9, Duration::from_millis(10)));

@@ -154,6 +154,8 @@ impl Worker {
 
     /// Makes cgroup and volumes stand, side by side.
     async fn prepare(&mut self) -> bool {
+        // Before anything of the pod is on the machine: what an agent left that was killed here is found by the facts.
+        self.save_and_wait().await;
         let options = &self.cx.options;
         let (cgroup, volumes) = tokio::join!(
             options.cgroups.ensure(&self.desired, self.facts.resize.is_some()),
