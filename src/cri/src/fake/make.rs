@@ -185,7 +185,10 @@ impl World {
         if ready != Some(PodSandboxState::SandboxReady) {
             return Err(unknown(RPC, format!("sandbox container \"{sandbox}\" is not running")));
         }
+        let program =
+            container.status.metadata.as_ref().map(|metadata| state.program(&metadata.name)).unwrap_or_default();
         let Some(container) = state.containers.get_mut(id) else { return Err(no_container(RPC, id)) };
+        container.program = program;
         container.status.set_state(ContainerState::ContainerRunning);
         container.status.started_at = now;
         let (program, log_path) = (container.program.clone(), container.status.log_path.clone());

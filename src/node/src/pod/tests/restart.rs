@@ -1,6 +1,6 @@
 //! The agent is killed at any moment and started again.
 
-use longshore_cri::fake::Program;
+use longshore_cri::fake::{OnTerm, Program};
 
 use super::*;
 
@@ -152,6 +152,23 @@ async fn a_pod_deleted_while_no_agent_ran_ends() {
     bench.delete(&pod, 5);
     bench.until_done("u1").await;
     assert_eq!(bench.runtime.failpoints().count("StopPodSandbox"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_grace_that_was_asked_for_while_no_agent_ran_counts() {
+    let bench = Bench::new().await;
+    bench.runtime.set_program("c", Program { on_term: OnTerm::Ignore, ..Program::default() });
+    let pod = pod("u1");
+    bench.set(&pod);
+    bench.until_ready("u1").await;
+    bench.delete(&pod, 300);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let bench = bench.killed().await;
+    bench.delete(&pod, 3);
+    bench.until_done("u1").await;
+    let asked: Vec<i64> =
+        bench.runtime.failpoints().requests::<v1::StopContainerRequest>().iter().map(|r| r.timeout).collect();
+    assert_eq!(asked, [300, 3]);
 }
 
 /// xorshift, so that a failure can be repeated from the printed seed.

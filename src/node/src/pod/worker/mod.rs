@@ -374,8 +374,9 @@ impl Worker {
         } else if over || self.facts.end.is_some() {
             self.order_end(EndFacts::default());
         }
-        if self.stage == Stage::Sync && pod.metadata.deletion_timestamp.is_some() {
-            // Deleted while no agent ran: the first object that comes in says so, and no later one will.
+        if self.stage != Stage::Ended && pod.metadata.deletion_timestamp.is_some() {
+            // Deleted, or deleted once more with less grace, while no agent ran: the first object that comes in says so,
+            // and no later one will.
             self.order_end(EndFacts {
                 grace_seconds: pod.metadata.deletion_grace_period_seconds,
                 ..EndFacts::default()
