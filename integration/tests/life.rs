@@ -22,6 +22,7 @@ fn all_promises_hold(version: Version) {
         .and_then(|()| hung_hook(&cluster))
         .and_then(|()| forced(&cluster))
         .and_then(|()| shorter(&cluster))
+        .and_then(|()| variables_from_a_file(&cluster))
         .and_then(|()| read_only_below(&cluster))
         .and_then(|()| stays_ready(&mut cluster));
     let log = cluster.agent().map(|agent| agent.tail()).unwrap_or_default();
@@ -61,6 +62,33 @@ fn shows(cluster: &Cluster<'_>, name: &str, path: &str) -> Result<String> {
 
 fn wait_ready(cluster: &Cluster<'_>, name: &str) -> Result<()> {
     cluster.kubectl(&["wait", "--for=condition=Ready", &format!("pod/{name}"), "--timeout=60s"]).map(drop)
+}
+
+/// What an init container writes is a variable of the main one, which does not mount the volume.
+fn variables_from_a_file(cluster: &Cluster<'_>) -> Result<()> {
+    let write = json!({
+        "name": "w", "image": "localhost/busybox:1", "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+        "command": ["sh", "-c", "printf \"# made\\nADDRESS='here and\\nthere'\\n\" > /v/made.env"],
+    });
+    let spec = json!({
+        "restartPolicy": "Never", "initContainers": [write], "volumes": [{"name": "v", "emptyDir": {}}],
+    });
+    let key = |key: &str, optional: bool| {
+        let reference = json!({"volumeName": "v", "path": "made.env", "key": key, "optional": optional});
+        json!({"name": key, "valueFrom": {"fileKeyRef": reference}})
+    };
+    let container = json!({"env": [key("ADDRESS", false), key("NONE", true)]});
+    create(cluster, "from-file", &spec, &container, "echo \"<$ADDRESS>${NONE-unset}\"; test -e /v")?;
+    cluster.kubectl(&["wait", "--for=jsonpath={.status.phase}=Failed", "pod/from-file", "--timeout=60s"])?;
+    let said = cluster.kubectl(&["logs", "from-file", "-c", "c"])?;
+    ensure!(said == "<here and\nthere>unset\n", "said {said:?}");
+    let missing = json!({"env": [key("GONE", false)]});
+    create(cluster, "no-key", &spec, &missing, IDLE)?;
+    let reason = ".status.containerStatuses[0].state.waiting.reason";
+    cluster.kubectl(&["wait", &format!("--for=jsonpath={{{reason}}}=CreateContainerConfigError"), "pod/no-key"])?;
+    let message = shows(cluster, "no-key", ".status.containerStatuses[0].state.waiting.message")?;
+    ensure!(message == "couldn't find key GONE in file \"made.env\" of volume \"v\"", "says {message:?}");
+    cluster.kubectl(&["delete", "pod", "from-file", "no-key", "--now"]).map(drop)
 }
 
 /// Processes of the machine whose command line holds that word.

@@ -1,18 +1,9 @@
-//! When an exited container is started again, and how long that waits: restart policies, exit-code rules and the
-//! crash-loop back-off. The caller keeps one [`Backoff`] per container and key and stores it across restarts.
+//! When an exited container is started again: restart policies and rules by exit code. How long that waits is the agent's
+//! business.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec};
-use serde::{Deserialize, Serialize};
-
-/// Delay before the second restart.
-pub const INITIAL: Duration = Duration::from_secs(10);
-/// Longest delay.
-pub const MAX: Duration = Duration::from_secs(300);
-/// Factor from one delay to the next.
-pub const FACTOR: u32 = 2;
 
 /// What happens to a container that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,82 +81,9 @@ fn rule_restarts(rule: &ContainerRestartRule, exit_code: i32) -> bool {
     }
 }
 
-/// Bounds of the back-off, from the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BackoffLimits {
-    /// Delay before the second restart.
-    pub initial: Duration,
-    /// Longest delay.
-    pub max: Duration,
-}
-
-impl Default for BackoffLimits {
-    fn default() -> Self {
-        Self { initial: INITIAL, max: MAX }
-    }
-}
-
-impl BackoffLimits {
-    /// Limits with `crashLoopBackOff.maxContainerRestartPeriod`; one below the initial delay lowers that too.
-    pub fn with_max(max: Duration) -> Self {
-        Self { initial: INITIAL.min(max), max }
-    }
-}
-
-/// What is remembered of a container's restarts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Backoff {
-    /// The delay that the next restart has to wait.
-    pub delay: Duration,
-    /// When a restart was last decided.
-    pub decided: Timestamp,
-}
-
-/// The answer to "may it start now?".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Start now and remember this.
-    Start(Backoff),
-    /// Wait until then; `delay` is what the message names.
-    Wait {
-        /// When the back-off ends.
-        until: Timestamp,
-        /// The delay being waited for.
-        delay: Duration,
-    },
-}
-
-/// Decides whether a container that ended at `finished` may start again at `now`.
-///
-/// The delay counts from the end, not from the start, so a container that ran long restarts at once; after a quiet time of
-/// twice the longest delay the count starts afresh. A clock that stepped back shortens nothing and waits at most `delay`.
-pub fn decide(known: Option<&Backoff>, finished: Timestamp, now: Timestamp, limits: BackoffLimits) -> Verdict {
-    let Some(known) = known.filter(|known| !is_forgotten(known, finished, limits)) else {
-        return Verdict::Start(Backoff { delay: limits.initial, decided: now });
-    };
-    let until = add(finished.min(now), known.delay);
-    if now < until {
-        return Verdict::Wait { until, delay: known.delay };
-    }
-    Verdict::Start(Backoff { delay: known.delay.saturating_mul(FACTOR).min(limits.max), decided: now })
-}
-
-fn is_forgotten(known: &Backoff, finished: Timestamp, limits: BackoffLimits) -> bool {
-    finished > add(known.decided, limits.max.saturating_mul(2))
-}
-
-fn add(time: Timestamp, duration: Duration) -> Timestamp {
-    time.saturating_add(duration).unwrap_or(Timestamp::MAX)
-}
-
 /// Message of the waiting reason `CrashLoopBackOff`; `pod` is `name_namespace(uid)`.
 pub fn crash_loop_message(delay: Duration, container: &str, pod: &str) -> String {
     format!("back-off {} restarting failed container={container} pod={pod}", go_duration(delay))
-}
-
-/// Message of the event `BackOff` of a container; `pod` is `name_namespace(uid)`.
-pub fn back_off_event(container: &str, pod: &str) -> String {
-    format!("Back-off restarting failed container {container} in pod {pod}")
 }
 
 /// Returns a pod as messages name it: `name_namespace(uid)`.
@@ -214,10 +132,6 @@ mod tests {
 
     use super::*;
 
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(seconds).unwrap()
-    }
-
     fn spec(policy: &str) -> PodSpec {
         PodSpec { restart_policy: Some(policy.to_owned()), ..Default::default() }
     }
@@ -261,61 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn delays_go_0_10_20_40_80_160_300_300() {
-        let limits = BackoffLimits::default();
-        let mut now = at(1_000);
-        let mut known = None;
-        for want in [0_u64, 10, 20, 40, 80, 160, 300, 300] {
-            let finished = now;
-            if want > 0 {
-                let Verdict::Wait { until, delay } = decide(known.as_ref(), finished, now, limits) else {
-                    panic!("must wait {want}")
-                };
-                assert_eq!(delay.as_secs(), want);
-                assert_eq!(until, add(finished, delay));
-                now = until;
-            }
-            let Verdict::Start(next) = decide(known.as_ref(), finished, now, limits) else { panic!("must start") };
-            known = Some(next);
-        }
-    }
-
-    #[test]
-    fn a_quiet_time_forgets_and_a_long_run_restarts_at_once() {
-        let limits = BackoffLimits::default();
-        let known = Backoff { delay: Duration::from_secs(160), decided: at(0) };
-        assert_eq!(
-            decide(Some(&known), at(601), at(601), limits),
-            Verdict::Start(Backoff { delay: INITIAL, decided: at(601) })
-        );
-        assert!(matches!(decide(Some(&known), at(600), at(600), limits), Verdict::Wait { .. }));
-        assert!(matches!(decide(Some(&known), at(300), at(500), limits), Verdict::Start(_)));
-    }
-
-    #[test]
-    fn a_clock_that_stepped_back_waits_no_longer_than_the_delay() {
-        let known = Backoff { delay: Duration::from_secs(20), decided: at(1_000_000) };
-        let Verdict::Wait { until, .. } = decide(Some(&known), at(1_000_000), at(1_000), BackoffLimits::default())
-        else {
-            panic!("must wait")
-        };
-        assert_eq!(until, at(1_020));
-    }
-
-    #[test]
-    fn a_low_maximum_lowers_the_first_delay() {
-        let limits = BackoffLimits::with_max(Duration::from_secs(2));
-        assert_eq!((limits.initial.as_secs(), limits.max.as_secs()), (2, 2));
-    }
-
-    #[test]
     fn texts_are_upstreams() {
         let pod = pod_text("p", "ns", "u");
         assert_eq!(
             crash_loop_message(Duration::from_secs(80), "c", &pod),
             "back-off 1m20s restarting failed container=c pod=p_ns(u)"
         );
-        assert_eq!(back_off_event("c", &pod), "Back-off restarting failed container c in pod p_ns(u)");
         for (duration, text) in [
             (Duration::ZERO, "0s"),
             (Duration::from_secs(10), "10s"),

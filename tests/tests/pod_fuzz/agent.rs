@@ -17,7 +17,9 @@ use longshore_node::journal::Journal;
 use longshore_node::mirror::{MirrorOptions, MirrorSink, Mirrors};
 use longshore_node::model::{DesiredPod, MirrorUid, PodChange, PodControl, PodKey, PodSink, PodUid, SourceKind};
 use longshore_node::observe::{Observer, ObserverOptions};
-use longshore_node::pod::{Found, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink, StatusUpdate};
+use longshore_node::pod::{
+    BackoffRule, Found, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink, StatusUpdate,
+};
 use longshore_node::probe::{Probes, ProbesOptions};
 use longshore_node::status::StatusWriter;
 use longshore_node::telemetry::{PodMetrics, ProbeMetrics};
@@ -129,12 +131,7 @@ fn brief(update: &StatusUpdate) -> String {
 }
 
 impl Agent {
-    pub(crate) async fn start(
-        machine: &Machine,
-        lateness: Lateness,
-        restart_cap: Duration,
-        cleaning: Cleaning,
-    ) -> Self {
+    pub(crate) async fn start(machine: &Machine, lateness: Lateness, backoff: BackoffRule, cleaning: Cleaning) -> Self {
         let tasks = Tasks::new();
         let (journal, facts) = Journal::open_delayed(&machine.folder.path().join("longshore")).unwrap();
         let fake = Arc::new(machine.runtime.clone());
@@ -176,7 +173,8 @@ impl Agent {
                 journal: journal.clone(),
                 clock: Arc::clone(&clock),
                 legacy_logs: machine.folder.path().join("links"),
-                restart_cap,
+                backoff,
+                stop_signals: false,
                 kills: Default::default(),
                 host_ips: Arc::new(arc_swap::ArcSwap::from_pointee(vec!["192.168.0.1".into()])),
             },

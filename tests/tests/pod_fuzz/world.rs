@@ -12,6 +12,7 @@ use longshore_cri::{Code, ErrorKind, RuntimeService as _, v1};
 use longshore_integration::fuzz::{Dress as _, Kind, Lifetime, Plan, PodBook, Role};
 use longshore_node::gc::Cleaning;
 use longshore_node::model::{PodControl as _, ReadPods as _, Terminate};
+use longshore_node::pod::BackoffRule;
 
 use super::agent::{Agent, Files, Lateness, Machine};
 use super::api::{Api, Mood};
@@ -155,7 +156,7 @@ impl World {
         let lateness = Lateness { files, api, news: self.case.news };
         // The stricter one has to know its pods from the journal alone.
         let cleaning = if self.case.seed.is_multiple_of(2) { Cleaning::Everything } else { Cleaning::OwnRuntime };
-        let delay = Duration::from_secs(self.case.delay);
+        let delay = BackoffRule::new(Duration::from_secs(self.case.delay), false);
         self.agent = Some(Agent::start(&self.machine, lateness, delay, cleaning).await);
         self.held_until = 0;
         // Until the sources have spoken nothing is known of any pod.

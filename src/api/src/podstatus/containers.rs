@@ -220,6 +220,7 @@ fn observed(
                 supplemental_groups: if user.groups.is_empty() { None } else { Some(user.groups.clone()) },
             }),
         }),
+        stop_signal: fact.stop_signal.clone(),
         ..ContainerStatus::default()
     }
 }

@@ -87,6 +87,8 @@ pub struct ContainerFact {
     pub image_id: String,
     /// Identity of the first process, where the runtime tells it.
     pub user: Option<UserFact>,
+    /// The signal that ends it, where it is shown (upstream's gate `ContainerStopSignals`).
+    pub stop_signal: Option<String>,
     /// The size that it was last given; `None` = what the pod was granted.
     pub in_force: Option<ResourceRequirements>,
     /// The size that the runtime shows.

@@ -105,6 +105,7 @@ mod tests {
             image: "i".to_owned(),
             image_id: "i".to_owned(),
             user: None,
+            stop_signal: None,
             in_force: None,
             actual: None,
         };

@@ -89,6 +89,7 @@ fn fact(name: &str, id: &str, restart_count: i32, state: ContainerFactState) -> 
         image: "i:1".to_owned(),
         image_id: "sha256:1".to_owned(),
         user: None,
+        stop_signal: None,
         in_force: None,
         actual: None,
     }
@@ -358,6 +359,7 @@ fn facts_of(status: &Value, out: &mut Vec<ContainerFact>) {
             image: status["image"].as_str().unwrap().to_owned(),
             image_id: status["imageID"].as_str().unwrap().to_owned(),
             user: user.clone(),
+            stop_signal: None,
             ..fact(status["name"].as_str().unwrap(), id.trim_start_matches("containerd://"), restart_count, state)
         });
     };

@@ -51,9 +51,9 @@ pub(super) fn container(container: &Value, path: &str, kind: Kind, pod: &Value, 
     }
     limits_of_kind(container, path, kind, restart, out);
     ports(container, path, kind, pod, known, out);
-    env::variables(container, path, out);
+    env::variables(container, path, known, out);
     mounts(container, path, known, out);
-    probe::hooks(container, path, out);
+    probe::hooks(container, path, pod, out);
     probe::probes(container, path, out);
     let policy = text(container, "imagePullPolicy");
     out.one_of(format!("{path}.imagePullPolicy"), policy, &["Always", "IfNotPresent", "Never"]);

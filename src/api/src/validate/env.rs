@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::container::Names;
 use super::report::Report;
 use super::{items, part, text};
 use crate::names;
@@ -37,7 +38,7 @@ const RESOURCES: [&str; 6] = [
 ];
 const SOURCES: &str = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`";
 
-pub(super) fn variables(container: &Value, path: &str, out: &mut Report) {
+pub(super) fn variables(container: &Value, path: &str, known: &Names, out: &mut Report) {
     for (path, source) in items(container, path, "envFrom") {
         let prefix = text(source, "prefix");
         if !prefix.is_empty() {
@@ -63,12 +64,12 @@ pub(super) fn variables(container: &Value, path: &str, out: &mut Report) {
             out.texts(&format!("{path}.name"), name, names::env_name(name));
         }
         if let Some(source) = part(variable, "valueFrom") {
-            value_from(source, variable, &format!("{path}.valueFrom"), out);
+            value_from(source, variable, &format!("{path}.valueFrom"), known, out);
         }
     }
 }
 
-fn value_from(source: &Value, variable: &Value, at: &str, out: &mut Report) {
+fn value_from(source: &Value, variable: &Value, at: &str, known: &Names, out: &mut Report) {
     let kinds = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
     let given: Vec<&str> = kinds.into_iter().filter(|kind| part(source, kind).is_some()).collect();
     if given.is_empty() {
@@ -95,8 +96,27 @@ fn value_from(source: &Value, variable: &Value, at: &str, out: &mut Report) {
                     out.texts(&format!("{path}.key"), key, names::config_key(key));
                 }
             }
-            _ => {}
+            _ => file_key(reference, &path, known, out),
         }
+    }
+}
+
+fn file_key(reference: &Value, at: &str, known: &Names, out: &mut Report) {
+    let (volume, key) = (text(reference, "volumeName"), text(reference, "key"));
+    if volume.is_empty() {
+        out.required(format!("{at}.volumeName"), "");
+    } else if !known.volumes.contains(volume) {
+        out.not_found(format!("{at}.volumeName"), volume);
+    }
+    let path = text(reference, "path");
+    if path.is_empty() {
+        out.required(format!("{at}.path"), "");
+    }
+    super::volume::local_path(&format!("{at}.path"), path, out);
+    if key.is_empty() {
+        out.required(format!("{at}.key"), "");
+    } else {
+        out.texts(&format!("{at}.key"), key, names::env_name(key));
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::report::Report;
 use super::{items, number, part, text};
-use crate::names;
+use crate::{names, signals};
 
 pub(super) fn probes(container: &Value, path: &str, out: &mut Report) {
     for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -31,12 +31,23 @@ pub(super) fn probes(container: &Value, path: &str, out: &mut Report) {
     }
 }
 
-pub(super) fn hooks(container: &Value, path: &str, out: &mut Report) {
+pub(super) fn hooks(container: &Value, path: &str, pod: &Value, out: &mut Report) {
     let Some(lifecycle) = part(container, "lifecycle") else { return };
     for key in ["postStart", "preStop"] {
         if let Some(hook) = part(lifecycle, key) {
             handler(hook, &format!("{path}.lifecycle.{key}"), &["exec", "httpGet", "tcpSocket", "sleep"], out);
         }
+    }
+    let signal = text(lifecycle, "stopSignal");
+    if signal.is_empty() {
+        return;
+    }
+    let at = format!("{path}.lifecycle.stopSignal");
+    match part(pod, "os").map_or("", |os| text(os, "name")) {
+        "" => out.forbidden(at, "may not be set for containers with empty `spec.os.name`"),
+        "windows" if !["SIGTERM", "SIGKILL"].contains(&signal) => out.unsupported(at, signal, &["SIGTERM", "SIGKILL"]),
+        _ if !signals::is_known(signal) => out.invalid(at, signal, "is not the name of a signal"),
+        _ => {}
     }
 }
 

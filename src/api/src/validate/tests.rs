@@ -124,6 +124,16 @@ fn one_finding_each() {
             "spec.containers[0].lifecycle.preStop.exec.command: Required value",
         ),
         (
+            container(json!({"lifecycle": {"stopSignal": "SIGTERM"}})),
+            "spec.containers[0].lifecycle.stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`",
+        ),
+        (
+            container(json!({"env": [{"name": "A", "valueFrom": {"fileKeyRef": {
+                "volumeName": "gone", "path": "a", "key": "K"
+            }}}]})),
+            "spec.containers[0].env[0].valueFrom.fileKeyRef.volumeName: Not found: \"gone\"",
+        ),
+        (
             container(json!({"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}})),
             "spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1",
         ),

@@ -3,12 +3,12 @@
 
 mod owner;
 
-use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, mkdirat, openat2};
 
 pub use owner::{GroupMask, own_tree};
 
@@ -45,6 +45,31 @@ impl PathError {
 pub fn open_beneath(root: &Path, path: &Path) -> Result<OwnedFd, PathError> {
     let dir = open_root(root)?;
     open_in(&dir, root, path)
+}
+
+/// Reads the regular file `path` below `root` as [`open_beneath`] finds it; `None` when it is not there. Fails on anything
+/// but a regular file and on one of more than `most` bytes.
+pub fn read_beneath(root: &Path, path: &Path, most: usize) -> Result<Option<Vec<u8>>, PathError> {
+    let whole = root.join(path);
+    let fail = |doing, kind: io::ErrorKind, text: String| PathError::io(doing, &whole, io::Error::new(kind, text));
+    let handle = match open_beneath(root, path) {
+        Err(PathError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let facts = rustix::fs::fstat(&handle).map_err(|errno| PathError::io("look at", &whole, errno))?;
+    if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
+        return Err(fail("read", io::ErrorKind::InvalidInput, "not a regular file".to_owned()));
+    }
+    // Opened anew through its handle: it is that very file, whatever has been put in its place.
+    let again = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let file = std::fs::File::open(again).map_err(|error| PathError::io("open", &whole, error))?;
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(limit).read_to_end(&mut bytes).map_err(|error| PathError::io("read", &whole, error))?;
+    if bytes.len() > most {
+        return Err(fail("read", io::ErrorKind::FileTooLarge, format!("more than {most} bytes")));
+    }
+    Ok(Some(bytes))
 }
 
 fn open_root(root: &Path) -> Result<OwnedFd, PathError> {

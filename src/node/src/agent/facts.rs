@@ -34,6 +34,7 @@ pub(super) fn read(options: &AgentOptions, node: &NodeHandle, cgroup_v2: bool) -
         }),
         swap_accounting: Path::new("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists(),
         single_process_oom_kill: config.single_process_oom_kill.unwrap_or(!cgroup_v2),
+        stop_signals: options.settings.gates.is_enabled("ContainerStopSignals"),
         seccomp_default: config.seccomp_default || options.settings.process.seccomp_default,
         extra_masked: throttle_folders(Path::new("/sys/devices/system/cpu")),
         host_ips: addresses.iter().map(ToString::to_string).collect(),

@@ -18,6 +18,7 @@ use crate::logs::RotateOptions;
 use crate::model::ReadPods;
 use crate::node::startup::StartupOptions;
 use crate::node::{NodeHandle, NodeOptions, Reserved, Threshold};
+use crate::pod::BackoffRule;
 use crate::resource::{CgroupDriver, CgroupTree};
 use crate::settings::Settings;
 use crate::userns::{Span, SpanError};
@@ -58,9 +59,10 @@ impl AgentOptions {
         self.settings.config.memory_swap.swap_behavior == "LimitedSwap"
     }
 
-    /// Cap of the restart delay; zero = the usual one.
-    pub(super) fn restart_cap(&self) -> Duration {
-        self.settings.config.crash_loop_back_off.max_container_restart_period.as_std()
+    /// Delays between restarts.
+    pub(super) fn backoff(&self) -> BackoffRule {
+        let cap = self.settings.config.crash_loop_back_off.max_container_restart_period.as_std();
+        BackoffRule::new(cap, self.settings.gates.is_enabled("ReduceDefaultCrashLoopBackOffDecay"))
     }
 
     /// Which ids are for pods with users of their own.

@@ -4,10 +4,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec, Volume};
 use longshore_api::dns::PodHostname;
-use longshore_api::hosts;
+use longshore_api::{env_file, hosts};
 use longshore_host::{mount, path};
+
+use crate::pod::config::EnvFile;
 
 /// Where containers look for the hosts file.
 const HOSTS: &str = "/etc/hosts";
@@ -21,6 +23,29 @@ pub(super) fn folders(pod: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Reads a file of variables in a volume; `place` is where it stands, if it does.
+pub(super) fn variables(spec: &PodSpec, volume: &str, place: Option<&Path>, path: &str) -> EnvFile {
+    let is_empty_dir = |own: &&Volume| own.name == volume && own.empty_dir.is_some();
+    if spec.volumes.iter().flatten().find(is_empty_dir).is_none() {
+        return EnvFile::Failed("variables can be read from files in emptyDir volumes of the pod only".to_owned());
+    }
+    let Some(place) = place else {
+        return EnvFile::Failed("no container of the pod mounts the volume".to_owned());
+    };
+    let bytes = match path::read_beneath(place, Path::new(path), env_file::MAX_BYTES) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return EnvFile::Missing,
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            return EnvFile::Failed(cause.unwrap_or_else(|| error.to_string()));
+        }
+    };
+    match String::from_utf8(bytes) {
+        Ok(text) => env_file::parse(&text).map_or_else(|error| EnvFile::Failed(error.to_string()), EnvFile::Read),
+        Err(_) => EnvFile::Failed("not UTF-8".to_owned()),
+    }
 }
 
 /// Writes the hosts file anew for each container: addresses change with the sandbox.
@@ -95,6 +120,33 @@ mod tests {
         assert_ne!(one, two);
         assert_eq!(one.file_name().unwrap().len(), 8);
         assert_eq!(std::fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o666);
+    }
+
+    #[test]
+    fn variables_are_read_from_plain_files_of_an_empty_dir_alone() {
+        let volume = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(volume.path().join("good"), "K='v'").unwrap();
+        std::fs::write(volume.path().join("bad"), "K=v").unwrap();
+        std::fs::write(volume.path().join("large"), vec![b'#'; env_file::MAX_BYTES + 1]).unwrap();
+        std::fs::write(outside.path().join("secret"), "K='stolen'").unwrap();
+        std::os::unix::fs::symlink(outside.path().join("secret"), volume.path().join("link")).unwrap();
+        nix::unistd::mkfifo(&volume.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let spec: PodSpec = serde_json::from_value(serde_json::json!({"containers": [], "volumes": [
+            {"name": "v", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/"}}
+        ]}))
+        .unwrap();
+        let read = |name: &str| variables(&spec, "v", Some(volume.path()), name);
+        assert_eq!(read("good"), EnvFile::Read([("K".to_owned(), "v".to_owned())].into()));
+        assert_eq!(read("gone"), EnvFile::Missing);
+        for (name, why) in
+            [("bad", "line 1"), ("large", "more than"), ("link", "out of"), ("pipe", "not a regular file")]
+        {
+            let EnvFile::Failed(text) = read(name) else { panic!("{name} was read") };
+            assert!(text.contains(why), "{name}: {text}");
+        }
+        assert!(matches!(variables(&spec, "h", Some(volume.path()), "good"), EnvFile::Failed(_)));
+        assert!(matches!(variables(&spec, "v", None, "good"), EnvFile::Failed(_)));
     }
 
     #[test]

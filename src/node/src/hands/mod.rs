@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::{Container, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, PodSpec, VolumeMount};
 use longshore_api::{dns, qos};
 use longshore_cri::v1;
 use parking_lot::Mutex;
@@ -156,6 +156,14 @@ impl Hands {
         for name in wanted.secrets {
             let found = self.objects.secret(namespace, &name, object::FRESH).await;
             objects.secrets.insert(name, found);
+        }
+        let mounted = self.prepared.lock().get(&pod.uid).cloned().unwrap_or_default();
+        let empty = PodSpec::default();
+        let spec = pod.pod.spec.as_ref().unwrap_or(&empty);
+        for (volume, path) in wanted.files {
+            let read =
+                files::variables(spec, &volume, mounted.volumes.get(&volume).map(|fact| fact.path.as_path()), &path);
+            objects.files.insert((volume, path), read);
         }
         // Static pods never wait: they are how an apiserver starts.
         let patience = if pod.source.is_static() { Duration::ZERO } else { SERVICES_WITHIN };

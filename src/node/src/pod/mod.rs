@@ -24,6 +24,7 @@ mod read;
 pub(crate) mod remembered;
 mod resize;
 mod sandbox;
+mod signal;
 mod slots;
 mod status;
 mod stop;
@@ -38,5 +39,7 @@ pub use observed::{Instance, InstanceState, LinuxUser, Observed, Sandbox};
 pub use ports::{ContainerRequest, Failure, PodBounds, PodCgroups, Prepare, PulledImage, StatusSink, StatusUpdate};
 pub use table::{Found, PodTable, PodTableOptions};
 pub use worker::NetworkState;
+
+pub use plan::BackoffRule;
 
 pub(crate) use plan::BackoffEntry;

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use longshore_api::resources::Actual;
+use longshore_cri::v1;
 
 use crate::model::{ContainerId, SandboxId};
 
@@ -83,6 +84,8 @@ pub struct Instance {
     pub log_path: String,
     /// The user of its first process, where the runtime tells.
     pub user: Option<LinuxUser>,
+    /// The signal that ends it, where the runtime tells.
+    pub stop_signal: Option<v1::Signal>,
     /// Its size, where the runtime tells.
     pub actual: Option<Actual>,
 }

@@ -148,6 +148,7 @@ fn instance(status: &v1::ContainerStatus, sandbox: &str) -> Instance {
         termination_file,
         log_path: status.log_path.clone(),
         user,
+        stop_signal: Some(status.stop_signal()).filter(|signal| *signal != v1::Signal::RuntimeDefault),
         actual: status.resources.as_ref().and_then(|own| own.linux.as_ref()).map(actual),
     }
 }

@@ -12,6 +12,7 @@ use longshore_api::{conditions, podstatus, restart};
 use super::observed::{Instance, InstanceState};
 use super::plan::{HeldBack, later};
 use super::ports::StatusUpdate;
+use super::signal;
 use super::worker::{Stage, Worker};
 use crate::journal::Verdict;
 
@@ -126,7 +127,9 @@ impl Worker {
 
     fn fact(&self, instance: &Instance, now: Timestamp) -> podstatus::ContainerFact {
         let known = self.facts.containers.get(&instance.name).and_then(|c| c.instance(&instance.id));
-        podstatus::ContainerFact { in_force: known.and_then(|k| k.in_force.clone()), ..fact(instance, now) }
+        let stop_signal = instance.stop_signal.filter(|_| self.cx.options.stop_signals).and_then(signal::shown);
+        let in_force = known.and_then(|k| k.in_force.clone());
+        podstatus::ContainerFact { in_force, stop_signal, ..fact(instance, now) }
     }
 
     /// A restart that was told once was one, also when its container was taken away before it ran.
@@ -218,6 +221,7 @@ fn fact(instance: &Instance, now: Timestamp) -> podstatus::ContainerFact {
             gid: user.gid,
             groups: user.groups.clone(),
         }),
+        stop_signal: None,
         in_force: None,
         actual: instance.actual,
     }

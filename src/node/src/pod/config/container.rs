@@ -12,6 +12,7 @@ use longshore_cri::{labels, v1};
 use super::sandbox::{resources_message, spec_of, unified};
 use super::{ConfigError, NodeFacts, annotations, find_container, pod_text, security};
 use crate::model::DesiredPod;
+use crate::pod::signal;
 
 /// Everything that a container's configuration is made from.
 #[derive(Debug, Clone, Copy)]
@@ -82,8 +83,17 @@ pub fn container_config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfi
             resources: Some(container_size(input.pod, container, input.facts)),
             security_context: Some(security_context),
         }),
+        stop_signal: stop_signal(container, input.facts),
         ..v1::ContainerConfig::default()
     })
+}
+
+/// The signal that the spec asks for; the runtime's own choice without it and without upstream's gate
+/// `ContainerStopSignals`.
+fn stop_signal(container: &Container, facts: &NodeFacts) -> i32 {
+    let asked = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.as_deref());
+    let asked = asked.filter(|_| facts.stop_signals).and_then(signal::parse);
+    asked.unwrap_or(v1::Signal::RuntimeDefault).into()
 }
 
 fn labels_of(pod: &DesiredPod, container: &Container) -> BTreeMap<String, String> {

@@ -18,6 +18,19 @@ pub struct Objects {
     pub config_maps: BTreeMap<String, Lookup<ConfigMap>>,
     /// Secrets.
     pub secrets: BTreeMap<String, Lookup<Secret>>,
+    /// Files of variables by volume and path.
+    pub files: BTreeMap<(String, String), EnvFile>,
+}
+
+/// A file of variables in a volume of the pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvFile {
+    /// What stands in it.
+    Read(BTreeMap<String, String>),
+    /// It is not there.
+    Missing,
+    /// Why it cannot be used.
+    Failed(String),
 }
 
 /// Names of the objects that a container's environment needs.
@@ -27,6 +40,8 @@ pub struct References {
     pub config_maps: BTreeSet<String>,
     /// Secrets.
     pub secrets: BTreeSet<String>,
+    /// Files of variables: volume and path.
+    pub files: BTreeSet<(String, String)>,
 }
 
 /// Collects what must be read before [`environment`].
@@ -39,6 +54,7 @@ pub fn references(container: &Container) -> References {
     for source in container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref()) {
         out.config_maps.extend(source.config_map_key_ref.iter().map(|reference| reference.name.clone()));
         out.secrets.extend(source.secret_key_ref.iter().map(|reference| reference.name.clone()));
+        out.files.extend(source.file_key_ref.iter().map(|file| (file.volume_name.clone(), file.path.clone())));
     }
     out
 }
@@ -151,6 +167,17 @@ fn from_source(input: &EnvInput<'_>, variable: &EnvVar, source: &EnvVarSource) -
         let Some(object) = secret(input, &reference.name, reference.optional)? else { return Ok(None) };
         let value = object.data.as_ref().and_then(|data| data.get(&reference.key)).map(|value| text(&value.0));
         let what = format!("Secret {namespace}/{}", reference.name);
+        return present(value, &reference.key, &what, reference.optional);
+    }
+    if let Some(reference) = &source.file_key_ref {
+        let place = (reference.volume_name.clone(), reference.path.clone());
+        let what = format!("file {:?} of volume {:?}", reference.path, reference.volume_name);
+        let value = match input.objects.files.get(&place) {
+            Some(EnvFile::Read(variables)) => variables.get(&reference.key).cloned(),
+            Some(EnvFile::Failed(why)) => return Err(ConfigError::new(format!("{what}: {why}"))),
+            Some(EnvFile::Missing) | None if reference.optional == Some(true) => None,
+            Some(EnvFile::Missing) | None => return Err(ConfigError::new(format!("{what} not found"))),
+        };
         return present(value, &reference.key, &what, reference.optional);
     }
     Err(ConfigError::new(format!("variable {:?} has a source that this node does not support", variable.name)))

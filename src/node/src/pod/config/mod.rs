@@ -21,7 +21,7 @@ use longshore_api::dns::ClusterDns;
 use longshore_api::resources::{Amounts, CpuPolicy, NodeSwap};
 
 pub use container::{ContainerInput, container_config, container_size};
-pub use env::{EnvInput, Objects, References, environment, references};
+pub use env::{EnvFile, EnvInput, Objects, References, environment, references};
 pub use image_volume::{ImageMount, VolumeImage, image_mounts, image_volumes};
 pub use mounts::{MountInput, SubPathKey, VolumeFact, mounts, sub_path};
 pub use sandbox::{SandboxConfig, sandbox_config};
@@ -70,6 +70,8 @@ pub struct NodeFacts {
     pub swap: Option<NodeSwap>,
     /// `singleProcessOOMKill` of the configuration.
     pub single_process_oom_kill: bool,
+    /// `lifecycle.stopSignal` is passed on (upstream's gate `ContainerStopSignals`).
+    pub stop_signals: bool,
     /// `seccompDefault` of the configuration.
     pub seccomp_default: bool,
     /// Paths to mask beyond the usual ones (per-cpu thermal throttle files that exist).

@@ -87,6 +87,7 @@ fn objects() -> Objects {
             ("absent".to_owned(), Lookup::Missing),
         ]),
         secrets: BTreeMap::from([("sec".to_owned(), Lookup::Found(Arc::new(secret)))]),
+        files: BTreeMap::new(),
     }
 }
 
@@ -233,6 +234,52 @@ fn a_missing_key_is_named_as_recorded() {
     );
     objects.config_maps.insert("cm".to_owned(), Lookup::Missing);
     assert_eq!(try_environment(&pod, &objects, Some(&[])).unwrap_err(), "configmap \"cm\" not found");
+}
+
+#[test]
+fn a_variable_comes_from_a_file_of_the_pod() {
+    let mut object = recorded("minimal", "object.json").unwrap();
+    let key = |optional: bool| json!({"volumeName": "v", "path": "a/b.env", "key": "K", "optional": optional});
+    let mut of = |optional: bool, file: Option<EnvFile>| {
+        object["spec"]["containers"][0]["env"] = json!([{"name": "A", "valueFrom": {"fileKeyRef": key(optional)}}]);
+        let pod = desired("minimal", &object);
+        let place = ("v".to_owned(), "a/b.env".to_owned());
+        assert!(references(&pod.pod.spec.as_ref().unwrap().containers[0]).files.contains(&place));
+        let files = file.map(|file| (place, file)).into_iter().collect();
+        try_environment(&pod, &Objects { files, ..objects() }, Some(&[]))
+    };
+    let read = |name: &str| Some(EnvFile::Read([(name.to_owned(), "x y".to_owned())].into()));
+    assert_eq!(of(false, read("K")), Ok(vec![("A".to_owned(), "x y".to_owned())]));
+    let what = "file \"a/b.env\" of volume \"v\"";
+    assert_eq!(of(false, read("L")), Err(format!("couldn't find key K in {what}")));
+    assert_eq!(of(false, Some(EnvFile::Missing)), Err(format!("{what} not found")));
+    assert_eq!(of(true, read("L")), Ok(Vec::new()));
+    assert_eq!(of(true, Some(EnvFile::Missing)), Ok(Vec::new()));
+    assert_eq!(of(true, Some(EnvFile::Failed("line 1: bad".into()))), Err(format!("{what}: line 1: bad")));
+}
+
+#[test]
+fn a_stop_signal_is_passed_on_where_the_gate_is_on() {
+    let mut object = recorded("minimal", "object.json").unwrap();
+    object["spec"]["containers"][0]["lifecycle"] = json!({"stopSignal": "SIGRTMIN+3"});
+    let pod = desired("minimal", &object);
+    let of = |stop_signals: bool| {
+        let facts = NodeFacts { stop_signals, ..facts() };
+        let name = pod.pod.spec.as_ref().unwrap().containers[0].name.clone();
+        let input = ContainerInput {
+            pod: &pod,
+            name: &name,
+            attempt: 0,
+            image: "i",
+            image_user: &ImageUser::Id(0),
+            env: &[],
+            mounts: &[],
+            target: None,
+            facts: &facts,
+        };
+        container_config(&input).unwrap().stop_signal()
+    };
+    assert_eq!((of(true), of(false)), (v1::Signal::Sigrtminplus3, v1::Signal::RuntimeDefault));
 }
 
 #[test]

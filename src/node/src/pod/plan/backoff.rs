@@ -18,8 +18,8 @@ pub(crate) struct BackoffEntry {
 }
 
 /// First delay, cap and forgetting of crash loops.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BackoffRule {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackoffRule {
     /// First delay.
     pub(crate) base: Duration,
     /// Cap.
@@ -28,14 +28,29 @@ pub(crate) struct BackoffRule {
 
 impl Default for BackoffRule {
     fn default() -> Self {
-        Self { base: Duration::from_secs(10), cap: Duration::from_secs(300) }
+        Self { base: Duration::from_secs(10), cap: USUAL_CAP }
     }
 }
+
+/// The cap that upstream's configuration has when it says nothing.
+const USUAL_CAP: Duration = Duration::from_secs(300);
 
 /// An entry is forgotten when the container ran this long since its last restart.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 impl BackoffRule {
+    /// The rule with a cap of its own (`crashLoopBackOff.maxContainerRestartPeriod`); one below the first delay lowers that
+    /// too. With `reduced` (upstream's gate `ReduceDefaultCrashLoopBackOffDecay`) it begins with a second, and the cap is a
+    /// minute unless it was set to something else than usual.
+    pub fn new(cap: Duration, reduced: bool) -> Self {
+        let (base, cap) = match (reduced, cap) {
+            (true, USUAL_CAP) => (Duration::from_secs(1), Duration::from_secs(60)),
+            (true, cap) => (Duration::from_secs(1), cap),
+            (false, cap) => (Self::default().base, cap),
+        };
+        Self { base: base.min(cap), cap }
+    }
+
     /// The entry after one more restart at `now`.
     pub(crate) fn next(
         &self,

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub(crate) use backoff::{BackoffEntry, BackoffRule};
+pub(crate) use backoff::BackoffEntry;
+pub use backoff::BackoffRule;
 pub(crate) use rules::ExitRule;
 
 use self::home::{SandboxState, is_over};

@@ -62,6 +62,7 @@ fn instance(name: &str, attempt: u32, state: InstanceState, code: i32) -> Instan
         log_path: String::new(),
         actual: None,
         user: None,
+        stop_signal: None,
     }
 }
 
@@ -322,7 +323,12 @@ fn a_guest_runs_once_and_holds_up_nobody() {
 
 #[test]
 fn crash_loop_delays_double_up_to_the_cap() {
-    let rule = BackoffRule::default();
+    let rule = BackoffRule::new(Duration::from_secs(300), false);
+    assert_eq!(rule, BackoffRule::default());
+    let reduced = BackoffRule::new(Duration::from_secs(300), true);
+    assert_eq!((reduced.base, reduced.cap), (Duration::from_secs(1), Duration::from_secs(60)));
+    let low = BackoffRule::new(Duration::from_secs(5), false);
+    assert_eq!((low.base, low.cap), (Duration::from_secs(5), Duration::from_secs(5)));
     let spec = wanted(Restart::Always, &[], &["a"]);
     let mut entry: Option<BackoffEntry> = None;
     let mut clock = now();

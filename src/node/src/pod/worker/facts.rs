@@ -198,6 +198,7 @@ impl Worker {
                     termination_file: None,
                     log_path: String::new(),
                     user: known.user.clone(),
+                    stop_signal: None,
                     actual: None,
                 };
                 fill(&mut instance, &exit);

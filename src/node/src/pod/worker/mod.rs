@@ -73,8 +73,10 @@ pub struct PodTableOptions {
     pub clock: SharedClock,
     /// `/var/log/containers`, where upstream keeps one link per container.
     pub legacy_logs: PathBuf,
-    /// Cap of the restart delay (`crashLoopBackOff.maxContainerRestartPeriod`).
-    pub restart_cap: Duration,
+    /// Delays between restarts.
+    pub backoff: BackoffRule,
+    /// Signals that end containers are shown (upstream's gate `ContainerStopSignals`).
+    pub stop_signals: bool,
     /// Where the kernel killed for memory.
     pub kills: MemoryKills,
     /// The node's addresses, primary first; may change while the agent runs.
@@ -119,10 +121,8 @@ impl std::fmt::Debug for Changes {
 
 impl Context {
     pub(super) fn new(options: PodTableOptions, tasks: Tasks) -> Self {
-        let usual = BackoffRule::default();
-        let cap = if options.restart_cap.is_zero() { usual.cap } else { options.restart_cap };
         Self {
-            backoff: BackoffRule { base: usual.base.min(cap), cap },
+            backoff: options.backoff,
             options: Arc::new(options),
             starts: Slots::new(parallel_starts()),
             stops: Slots::new(PARALLEL_STOPS),
