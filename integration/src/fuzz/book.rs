@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pod::{Home, Life, Made, PodBook};
+use super::pod::{Again, Home, Life, Made, PodBook};
 use super::rules::restarts_all;
 use super::{Kind, Plan, Role};
 
@@ -110,7 +110,7 @@ impl Book {
         pod.plan = plan.clone();
         pod.shown.images = plan.parts.iter().map(|part| (part.name.clone(), image_of(part.image))).collect();
         if pod.ordered.is_some() && plan.is_static {
-            pod.again = true;
+            pod.again = Some(Again::default());
         }
         pod.note_sizes();
     }
@@ -125,9 +125,13 @@ impl Book {
     /// The pod must end, for whatever reason; the smallest grace counts.
     pub fn end(&mut self, uid: &str, grace: Option<u64>, at: u64) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        pod.again = false;
-        pod.ordered.get_or_insert(at);
-        pod.grace = match (pod.grace, grace) {
+        // The end is the next life's where one is due: an agent that hears of it late may have begun that.
+        let (ordered, known) = match &mut pod.again {
+            Some(again) => (&mut again.ordered, &mut again.grace),
+            None => (&mut pod.ordered, &mut pod.grace),
+        };
+        ordered.get_or_insert(at);
+        *known = match (*known, grace) {
             (Some(old), Some(new)) => Some(old.min(new)),
             (old, new) => old.or(new),
         };
@@ -135,10 +139,13 @@ impl Book {
 
     /// An agent was told so.
     pub fn told(&mut self, uid: &str, at: u64) {
-        if let Some(pod) = self.pods.get_mut(uid)
-            && pod.ordered.is_some()
-        {
-            pod.told.get_or_insert(at);
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        let (ordered, told) = match &mut pod.again {
+            Some(again) => (again.ordered, &mut again.told),
+            None => (pod.ordered, &mut pod.told),
+        };
+        if ordered.is_some() {
+            told.get_or_insert(at);
         }
     }
 

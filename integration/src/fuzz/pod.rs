@@ -72,7 +72,7 @@ pub struct PodBook {
     /// Smallest grace that was ordered, in seconds.
     pub(super) grace: Option<u64>,
     /// Wanted again while it ends.
-    pub(super) again: bool,
+    pub(super) again: Option<Again>,
     /// The agent has let go of it.
     pub(super) over: bool,
     pub(super) homes: BTreeMap<String, Home>,
@@ -95,6 +95,14 @@ impl Made {
     }
 }
 
+/// The next life of a static pod, and what is known of its end before it has begun.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Again {
+    pub(super) ordered: Option<u64>,
+    pub(super) grace: Option<u64>,
+    pub(super) told: Option<u64>,
+}
+
 impl PodBook {
     pub(super) fn new(plan: Plan) -> Self {
         Self {
@@ -102,7 +110,7 @@ impl PodBook {
             ordered: None,
             told: None,
             grace: None,
-            again: false,
+            again: None,
             over: false,
             homes: BTreeMap::new(),
             made: Vec::new(),
@@ -120,8 +128,11 @@ impl PodBook {
         let is_gone = || self.made.iter().all(|(_, made)| made.gone) && !self.has_home();
         // A successor that waited for its name has no life to end before it is taken away again.
         let never_was = self.told.is_none() || !self.made.is_empty() || self.shown.last.is_none();
-        if self.again && (self.over || (never_was && is_gone())) {
-            *self = Self { shown: self.shown.reborn(), ..Self::new(self.plan.clone()) };
+        if (self.over || (never_was && is_gone()))
+            && let Some(Again { ordered, grace, told }) = self.again.take()
+        {
+            let shown = self.shown.reborn();
+            *self = Self { shown, ordered, grace, told, ..Self::new(self.plan.clone()) };
             self.note_sizes();
         }
     }

@@ -53,6 +53,12 @@ fn bare(id: &str) -> &str {
 }
 
 impl PodBook {
+    /// Whether a status names a container that was made in this life.
+    fn is_named_in(&self, status: &PodStatus) -> bool {
+        let ids = all(status).filter_map(|container| container.container_id.as_deref());
+        ids.map(bare).any(|id| self.container(id).is_some())
+    }
+
     /// The newest status.
     pub fn status(&self) -> Option<&PodStatus> {
         self.shown.last.as_ref()
@@ -242,8 +248,8 @@ impl Book {
     pub fn show(&mut self, uid: &str, status: &PodStatus, done: bool, at: u64) {
         let (since, exec_trouble) = (self.sees_since, self.exec_trouble);
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        // That everything is released is the last word of a life.
-        if !done {
+        // That everything is released is the last word of a life, and one that names its containers is of that life, too.
+        if !done && !pod.is_named_in(status) {
             pod.reborn_if_due();
         }
         let faults = pod.check(status, done, at, since, exec_trouble);
