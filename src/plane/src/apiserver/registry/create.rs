@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Part, Registry, WriteOptions};
 use crate::apiserver::admission;
 use crate::apiserver::error::ApiError;
-use crate::apiserver::object::{Object, default, draft, drop_nulls, meta, metadata, tidy_metadata};
+use crate::apiserver::object::{Object, default, draft, drop_nulls, meta, metadata, text, tidy_metadata};
 use crate::apiserver::quota;
 use crate::apiserver::resources::{NAMESPACES, PODS, RESOURCEQUOTAS, Resource, SERVICES};
 use crate::apiserver::rules;
@@ -35,18 +35,22 @@ impl Registry {
             tries += 1;
             match made {
                 Err(error) if generated && error.is_already_exists() && tries < NAME_TRIES => {}
-                other => return other,
+                Ok(None) if tries < NAME_TRIES => {}
+                Ok(None) => return Err(ApiError::internal("failed to allocate a serviceIP: others take them first")),
+                Ok(Some(object)) => return Ok(object),
+                Err(error) => return Err(error),
             }
         }
     }
 
+    /// One try; `None` when another apiserver gave the address of this service away in the same moment.
     async fn create_once(
         &self,
         resource: &'static Resource,
         namespace: &str,
         mut object: Value,
         options: &WriteOptions,
-    ) -> Result<Object, ApiError> {
+    ) -> Result<Option<Object>, ApiError> {
         resource.strategy.decode(&object).map_err(|detail| bad_types(resource, &detail))?;
         let conditions = object.get("status").cloned();
         drop_nulls(&mut object);
@@ -61,8 +65,9 @@ impl Registry {
         // Admission adds volumes and the like, which have defaults too.
         resource.strategy.defaults(&mut object);
 
-        let _choosing = if std::ptr::eq(resource, &SERVICES) { Some(self.addresses.lock().await) } else { None };
-        if std::ptr::eq(resource, &SERVICES) {
+        let is_service = std::ptr::eq(resource, &SERVICES);
+        let _choosing = if is_service { Some(self.addresses.lock().await) } else { None };
+        if is_service {
             admission::service_address(self, &mut object)?;
         }
         let name = meta(&object, "name").to_owned();
@@ -79,20 +84,37 @@ impl Registry {
         if counted {
             quota::check(self, resource, &object)?;
         }
-        let draft = draft(&object);
-        check_size(&draft)?;
+        let new = draft(&object);
+        check_size(&new)?;
         let key = resource.key(namespace, &name);
         if options.dry_run {
             if self.store.get(&key).is_some() {
                 return Err(ApiError::already_exists(resource, &name));
             }
-            return Ok(Object::unstored(&object));
+            return Ok(Some(Object::unstored(&object)));
         }
-        match self.store.create(&key, draft).await {
-            Ok(entry) => Ok(entry.into()),
+        match self.store.create(&key, new).await {
+            Ok(entry) if is_service && self.shares_its_address(&object).await? => {
+                // Whoever looks after both were written gives way; the other one may have been answered already.
+                self.store.delete(&key, entry.revision, draft(&object)).await.ok();
+                Ok(None)
+            }
+            Ok(entry) => Ok(Some(entry.into())),
             Err(StoreError::Exists { .. }) => Err(ApiError::already_exists(resource, &name)),
             Err(error) => Err(ApiError::from_store(&error, resource, &name)),
         }
+    }
+
+    /// Says whether a service that was just written has its address in common with another one.
+    async fn shares_its_address(&self, service: &Value) -> Result<bool, ApiError> {
+        let address = text(service, "/spec/clusterIP");
+        if address.is_empty() || address == "None" {
+            return Ok(false);
+        }
+        self.store.settle().await.map_err(|error| ApiError::from_store(&error, &SERVICES, meta(service, "name")))?;
+        let (services, _) = self.list_values(&SERVICES, "")?;
+        let own = meta(service, "uid");
+        Ok(services.iter().any(|other| meta(other, "uid") != own && text(other, "/spec/clusterIP") == address))
     }
 
     fn stamp(&self, resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), ApiError> {

@@ -1,5 +1,6 @@
 //! The apiserver answered in process: the whole request path on the memory store, with everybody let in.
 
+mod addresses;
 mod apply;
 mod golden;
 mod kinds;
