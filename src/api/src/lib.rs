@@ -1,7 +1,9 @@
 //! Pure Kubernetes meaning: defaults, validation, pod rules and status composition.
 //! Knows no IO, no clock and no runtime; everything here is a function of its arguments.
 
+pub mod cel;
 pub mod conditions;
+pub mod custom;
 pub mod defaults;
 pub mod dns;
 pub mod downward;

@@ -9,7 +9,7 @@ use crate::schema::Schema;
 /// Puts what is applied over what is there.
 pub(super) fn over(schema: &Schema, place: Place<'_>, live: Value, applied: &Value) -> Value {
     match (place, live, applied) {
-        (Place::Object(_) | Place::Map(_), Value::Object(mut live), Value::Object(applied)) => {
+        (place, Value::Object(mut live), Value::Object(applied)) if place.is_keyed() => {
             for (key, value) in applied {
                 let merged = match live.remove(key) {
                     Some(old) => over(schema, place.below(schema, key), old, value),
@@ -66,7 +66,7 @@ fn lists(schema: &Schema, place: Place<'_>, live: Vec<Value>, applied: &[Value])
 /// Takes the fields and items of a set out of an object. Returns nothing if nothing is left of it.
 pub(super) fn take_out(schema: &Schema, place: Place<'_>, value: Value, doomed: &Set) -> Option<Value> {
     match (place, value) {
-        (Place::Object(_) | Place::Map(_), Value::Object(map)) => {
+        (place, Value::Object(map)) if place.is_keyed() => {
             let mut kept = Map::new();
             for (key, value) in map {
                 let element = format!("f:{key}");

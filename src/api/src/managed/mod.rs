@@ -8,4 +8,6 @@ mod owners;
 pub mod set;
 mod walk;
 
+pub use walk::Root;
+
 pub use owners::{Applied, ApplyError, Conflict, Managed, Manager, Write, apply, update};

@@ -4,9 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::merge::{over, take_out};
 use super::set::{Set, shown};
-use super::walk::{Comparison, Place, collect, compare, fill, item_element};
+use super::walk::{Comparison, Place, Root, collect, compare, fill, item_element};
+use crate::custom;
+use crate::schema::Schema;
 use crate::schema::check::prune;
-use crate::schema::{Schema, TypeId};
 
 /// Most managers that update and are told apart; the oldest beyond that are thrown together.
 const MAX_UPDATERS: usize = 10;
@@ -215,16 +216,16 @@ impl Write<'_> {
 /// Returns the managers after a write that is no apply.
 pub fn update(
     schema: &Schema,
-    id: TypeId,
+    root: Root<'_>,
     write: &Write<'_>,
     live: &Value,
     new: &Value,
     mut managed: Managed,
 ) -> Managed {
     let (mut live, mut new) = (bare(live), bare(new));
-    fill(schema, id, &mut live);
-    fill(schema, id, &mut new);
-    let mut comparison = compare(schema, id, &live, &new);
+    fill(schema, root, &mut live);
+    fill(schema, root, &mut new);
+    let mut comparison = compare(schema, root, &live, &new);
     for field in write.untouched {
         comparison.forget(&[format!("f:{field}")]);
     }
@@ -276,26 +277,26 @@ pub enum ApplyError {
 /// Applies an object over a live one, or over nothing.
 pub fn apply(
     schema: &Schema,
-    id: TypeId,
+    root: Root<'_>,
     write: &Write<'_>,
     live: Option<&Value>,
     applied: &Value,
     managed: Managed,
     force: bool,
 ) -> Result<Applied, ApplyError> {
-    fits(schema, id, applied)?;
+    fits(schema, root, applied)?;
     let mut managed = managed;
     let live = live.map_or_else(|| json!({}), bare);
     let before = managed.clone();
     if managed.is_empty() && live.get("metadata").is_some() {
         // Nobody has kept the books so far: what is there belongs to those before.
         let first = Write { manager: "before-first-apply", subresource: "", untouched: &[], ..*write };
-        managed = update(schema, id, &first, &json!({}), &live, managed);
+        managed = update(schema, root, &first, &json!({}), &live, managed);
     }
     let applied = bare(applied);
     let manager = write.manager(true);
     let mut set = Set::default();
-    collect(schema, Place::Object(id), &applied, &mut Vec::new(), &mut set);
+    collect(schema, root.place(), &applied, &mut Vec::new(), &mut set);
     let mut set = owned(set);
     for field in write.untouched {
         set.remove_all(&[format!("f:{field}")]);
@@ -305,22 +306,22 @@ pub fn apply(
     managed.0.retain(|entry| !entry.manager.is(&manager));
     managed.0.push(Entry { manager: manager.clone(), time, set });
 
-    let merged = over(schema, Place::Object(id), live.clone(), &applied);
+    let merged = over(schema, root.place(), live.clone(), &applied);
     let mut held = Set::default();
     managed.0.iter().for_each(|entry| held.unite(&entry.set));
     let doomed = last.with_named_parents().without(&held.with_named_parents());
-    let left = take_out(schema, Place::Object(id), merged, &doomed).unwrap_or_else(|| json!({}));
+    let left = take_out(schema, root.place(), merged, &doomed).unwrap_or_else(|| json!({}));
     // A map that was emptied goes; one that is applied empty stays.
-    let mut object = over(schema, Place::Object(id), left, &applied);
+    let mut object = over(schema, root.place(), left, &applied);
 
-    let mut comparison = compare(schema, id, &live, &object);
+    let mut comparison = compare(schema, root, &live, &object);
     for field in write.untouched {
         comparison.forget(&[format!("f:{field}")]);
     }
     if !force {
         let mut written = comparison.written();
         if write.manager == KUBECTL {
-            written = written.without(&applied_by_client(schema, id, &live));
+            written = written.without(&applied_by_client(schema, root, &live));
         }
         let mut conflicts = Vec::new();
         let mut others: Vec<&Entry> = managed.0.iter().filter(|entry| !entry.manager.is(&manager)).collect();
@@ -353,12 +354,12 @@ pub fn apply(
 
 /// Returns the fields that kubectl applied on its own side and that are still as it wrote them. Its server-side apply takes
 /// them over without asking.
-fn applied_by_client(schema: &Schema, id: TypeId, live: &Value) -> Set {
+fn applied_by_client(schema: &Schema, root: Root<'_>, live: &Value) -> Set {
     let text = live.pointer(LAST_APPLIED).and_then(Value::as_str).unwrap_or_default();
     let Ok(last) = serde_json::from_str::<Value>(text) else { return Set::default() };
     let mut set = Set::default();
-    collect(schema, Place::Object(id), &last, &mut Vec::new(), &mut set);
-    let comparison = compare(schema, id, &last, live);
+    collect(schema, root.place(), &last, &mut Vec::new(), &mut set);
+    let comparison = compare(schema, root, &last, live);
     set.without(&comparison.written()).without(&comparison.removed)
 }
 
@@ -378,14 +379,17 @@ fn owned(mut set: Set) -> Set {
 }
 
 /// Checks that an applied object has known fields only, and keys where lists need them.
-fn fits(schema: &Schema, id: TypeId, applied: &Value) -> Result<(), ApplyError> {
+fn fits(schema: &Schema, root: Root<'_>, applied: &Value) -> Result<(), ApplyError> {
     let mut wrong = Vec::new();
-    let findings = prune(schema, id, &mut applied.clone());
+    let findings = match root {
+        Root::Type(id) => prune(schema, id, &mut applied.clone()),
+        Root::Custom(node) => custom::prune::object(node, &mut applied.clone()),
+    };
     for text in findings.texts() {
         let path = text.trim_start_matches("unknown field ").trim_matches('"');
         wrong.push(format!(".{path}: field not declared in schema"));
     }
-    keys(schema, Place::Object(id), applied, &mut Vec::new(), &mut wrong);
+    keys(schema, root.place(), applied, &mut Vec::new(), &mut wrong);
     match wrong.as_slice() {
         [] => Ok(()),
         [one] => Err(ApplyError::Misfit(one.clone())),
@@ -395,7 +399,7 @@ fn fits(schema: &Schema, id: TypeId, applied: &Value) -> Result<(), ApplyError> 
 
 fn keys(schema: &Schema, place: Place<'_>, value: &Value, path: &mut Vec<String>, wrong: &mut Vec<String>) {
     match (place, value) {
-        (Place::Object(_) | Place::Map(_), Value::Object(map)) => {
+        (place, Value::Object(map)) if place.is_keyed() => {
             for (key, value) in map {
                 path.push(format!("f:{key}"));
                 keys(schema, place.below(schema, key), value, path, wrong);

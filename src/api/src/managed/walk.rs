@@ -3,7 +3,26 @@
 use serde_json::{Map, Value};
 
 use super::set::Set;
+use crate::custom::structural::{ListType, Node, Type};
 use crate::schema::{Field, Leaf, Schema, Shape, TypeId};
+
+/// What an object is.
+#[derive(Debug, Clone, Copy)]
+pub enum Root<'s> {
+    /// Of a type of the table.
+    Type(TypeId),
+    /// Of a custom kind with this schema.
+    Custom(&'s Node),
+}
+
+impl<'s> Root<'s> {
+    pub(super) fn place(self) -> Place<'s> {
+        match self {
+            Self::Type(id) => Place::Object(id),
+            Self::Custom(node) => Place::Node(node, true),
+        }
+    }
+}
 
 /// How a value is owned.
 #[derive(Debug, Clone, Copy)]
@@ -13,19 +32,31 @@ pub(super) enum Place<'s> {
     /// Field by field.
     Object(TypeId),
     /// Entry by entry.
-    Map(Inner),
+    Map(Inner<'s>),
     /// Item by item; items of a set are their own keys.
-    List(&'s Field, Inner),
+    List(Items<'s>, Inner<'s>),
+    /// Field by field, by a custom kind's schema; whether it has what all objects have.
+    Node(&'s Node, bool),
+    /// Entry by entry, whatever there is; nothing is known of it.
+    Deduced,
+}
+
+/// By what the items of a list are told apart.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Items<'s> {
+    Field(&'s Field),
+    Node(&'s Node),
 }
 
 /// How what lies in a map or list is owned.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Inner {
+pub(super) enum Inner<'s> {
     Whole,
     Object(TypeId),
+    Node(&'s Node),
 }
 
-impl Inner {
+impl<'s> Inner<'s> {
     fn of(schema: &Schema, leaf: Leaf) -> Self {
         match leaf {
             Leaf::Object(id) if !schema.get(id).atomic => Self::Object(id),
@@ -33,10 +64,11 @@ impl Inner {
         }
     }
 
-    pub(super) fn place<'s>(self) -> Place<'s> {
+    pub(super) fn place(self) -> Place<'s> {
         match self {
             Self::Whole => Place::Whole,
             Self::Object(id) => Place::Object(id),
+            Self::Node(node) => Place::of_node(node),
         }
     }
 }
@@ -47,10 +79,24 @@ impl<'s> Place<'s> {
         match field.shape {
             _ if field.is_atomic() => Self::Whole,
             Shape::One => inner.place(),
-            Shape::List | Shape::Items if field.is_set() || field.keys().is_some() => Self::List(field, inner),
+            Shape::List | Shape::Items if field.is_set() || field.keys().is_some() => {
+                Self::List(Items::Field(field), inner)
+            }
             Shape::List | Shape::Items => Self::Whole,
             Shape::Map => Self::Map(inner),
             Shape::MapOfItems => Self::Map(Inner::Whole),
+        }
+    }
+
+    fn of_node(node: &'s Node) -> Self {
+        match node.kind {
+            Some(Type::Object) if node.atomic_map => Self::Whole,
+            Some(Type::Object) => Self::Node(node, node.embedded),
+            Some(Type::Array) if node.list != ListType::Atomic => {
+                Self::List(Items::Node(node), node.items.as_deref().map_or(Inner::Whole, Inner::Node))
+            }
+            None if node.preserve && !node.int_or_string => Self::Deduced,
+            Some(_) | None => Self::Whole,
         }
     }
 
@@ -59,23 +105,71 @@ impl<'s> Place<'s> {
         match self {
             Self::Object(id) => schema.field(id, key).map_or(Self::Whole, |field| Self::of(schema, field)),
             Self::Map(inner) => inner.place(),
+            Self::Node(_, true) if matches!(key, "apiVersion" | "kind") => Self::Whole,
+            Self::Node(_, true) if key == "metadata" => {
+                schema.named("meta/v1", "ObjectMeta").map_or(Self::Whole, Self::Object)
+            }
+            Self::Node(node, _) => match node.below(key) {
+                Some(below) => Self::of_node(below),
+                None => Self::Deduced,
+            },
+            Self::Deduced => Self::Deduced,
             Self::Whole | Self::List(..) => Self::Whole,
         }
+    }
+
+    /// Whether a key is an entry that was made up, not a field that the type has.
+    fn is_entry(self, key: &str) -> bool {
+        match self {
+            Self::Map(_) | Self::Deduced => true,
+            Self::Node(_, true) if matches!(key, "apiVersion" | "kind" | "metadata") => false,
+            Self::Node(node, _) => !node.properties.contains_key(key),
+            Self::Whole | Self::Object(_) | Self::List(..) => false,
+        }
+    }
+
+    /// Whether it is owned key by key.
+    pub(super) fn is_keyed(self) -> bool {
+        matches!(self, Self::Object(_) | Self::Map(_) | Self::Node(..) | Self::Deduced)
     }
 
     /// Whether the value is one whose parts are owned by themselves.
     pub(super) fn splits(self, value: &Value) -> bool {
         match self {
             Self::Whole => false,
-            Self::Object(_) | Self::Map(_) => value.is_object() || value.is_null(),
+            // What nothing is known of may as well be a plain value.
+            Self::Deduced => value.is_object(),
+            Self::Object(_) | Self::Map(_) | Self::Node(..) => value.is_object() || value.is_null(),
             Self::List(..) => value.is_array() || value.is_null(),
         }
     }
 }
 
+impl Items<'_> {
+    /// Returns the fields by which items are told apart, each with its default.
+    fn keys(self, schema: &Schema) -> Option<Vec<(String, Option<Value>)>> {
+        match self {
+            Self::Field(field) => {
+                let default = |name: &str| match field.leaf {
+                    Leaf::Object(id) => {
+                        schema.field(id, name)?.default_value().and_then(|text| serde_json::from_str(text).ok())
+                    }
+                    _ => None,
+                };
+                field.keys().map(|names| names.map(|name| (name.to_owned(), default(name))).collect())
+            }
+            Self::Node(node) => {
+                let ListType::Map(names) = &node.list else { return None };
+                let default = |name: &String| node.items.as_deref()?.properties.get(name)?.default.clone();
+                Some(names.iter().map(|name| (name.clone(), default(name))).collect())
+            }
+        }
+    }
+}
+
 /// Returns the element of an item's path; what is wrong with the item if it has none.
-pub(super) fn item_element(schema: &Schema, field: &Field, item: &Value) -> Result<String, String> {
-    let Some(names) = field.keys() else {
+pub(super) fn item_element(schema: &Schema, items: Items<'_>, item: &Value) -> Result<String, String> {
+    let Some(names) = items.keys(schema) else {
         return if item.is_object() || item.is_array() || item.is_null() {
             Err("a set holds plain values only".to_owned())
         } else {
@@ -86,15 +180,9 @@ pub(super) fn item_element(schema: &Schema, field: &Field, item: &Value) -> Resu
         return Err("associative list with keys may not have non-map elements".to_owned());
     };
     let mut keys = Map::new();
-    for name in names {
-        let default = || match field.leaf {
-            Leaf::Object(id) => {
-                schema.field(id, name)?.default_value().and_then(|text| serde_json::from_str(text).ok())
-            }
-            _ => None,
-        };
-        match object.get(name).filter(|value| !value.is_null()).cloned().or_else(default) {
-            Some(value) => drop(keys.insert(name.to_owned(), value)),
+    for (name, default) in names {
+        match object.get(&name).filter(|value| !value.is_null()).cloned().or(default) {
+            Some(value) => drop(keys.insert(name, value)),
             None => {
                 return Err(format!(
                     "associative list with keys has an element that omits key field {name:?} (and doesn't have default value)"
@@ -108,12 +196,12 @@ pub(super) fn item_element(schema: &Schema, field: &Field, item: &Value) -> Resu
 /// Adds the paths of a value to a set.
 pub(super) fn collect(schema: &Schema, place: Place<'_>, value: &Value, path: &mut Vec<String>, set: &mut Set) {
     match (place, value) {
-        (Place::Object(_) | Place::Map(_), Value::Object(map)) => {
+        (place, Value::Object(map)) if place.is_keyed() => {
             for (key, value) in map {
                 path.push(format!("f:{key}"));
                 collect(schema, place.below(schema, key), value, path, set);
                 let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-                if empty || matches!(place, Place::Map(_)) {
+                if empty || place.is_entry(key) {
                     set.insert(path);
                 }
                 path.pop();
@@ -160,9 +248,9 @@ impl Comparison {
 }
 
 /// Compares two objects of a type.
-pub(super) fn compare(schema: &Schema, id: TypeId, old: &Value, new: &Value) -> Comparison {
+pub(super) fn compare(schema: &Schema, root: Root<'_>, old: &Value, new: &Value) -> Comparison {
     let mut comparison = Comparison::default();
-    differ(schema, Place::Object(id), Some(old), Some(new), &mut Vec::new(), &mut comparison);
+    differ(schema, root.place(), Some(old), Some(new), &mut Vec::new(), &mut comparison);
     comparison
 }
 
@@ -191,7 +279,7 @@ fn differ(
         return;
     }
     match place {
-        Place::Object(_) | Place::Map(_) => {
+        Place::Object(_) | Place::Map(_) | Place::Node(..) | Place::Deduced => {
             let empty = Map::new();
             let olds = old.and_then(Value::as_object).unwrap_or(&empty);
             let news = new.and_then(Value::as_object).unwrap_or(&empty);
@@ -229,7 +317,7 @@ fn differ(
 }
 
 /// The items of a list by their elements.
-fn index<'v>(schema: &Schema, field: &Field, list: Option<&'v Value>) -> Vec<(String, &'v Value)> {
+fn index<'v>(schema: &Schema, field: Items<'_>, list: Option<&'v Value>) -> Vec<(String, &'v Value)> {
     let items = list.and_then(Value::as_array).into_iter().flatten();
     items.filter_map(|item| Some((item_element(schema, field, item).ok()?, item))).collect()
 }
@@ -240,7 +328,13 @@ fn find<'v>(items: &[(String, &'v Value)], element: &str) -> Option<&'v Value> {
 
 /// Fills in what a typed object always has: structures that are no pointers, and the zeros that JSON writes. A new object
 /// is compared with one that has nothing else.
-pub(super) fn fill(schema: &Schema, id: TypeId, value: &mut Value) {
+pub(super) fn fill(schema: &Schema, root: Root<'_>, value: &mut Value) {
+    if let Root::Type(id) = root {
+        fill_type(schema, id, value);
+    }
+}
+
+fn fill_type(schema: &Schema, id: TypeId, value: &mut Value) {
     let Value::Object(object) = value else { return };
     for field in schema.fields(id) {
         match (field.leaf, field.shape) {
@@ -249,12 +343,12 @@ pub(super) fn fill(schema: &Schema, id: TypeId, value: &mut Value) {
                     object.insert(field.name.to_owned(), Value::Object(Map::new()));
                 }
                 if let Some(value) = object.get_mut(field.name) {
-                    fill(schema, inner, value);
+                    fill_type(schema, inner, value);
                 }
             }
             (Leaf::Object(inner), _) => match object.get_mut(field.name) {
-                Some(Value::Array(items)) => items.iter_mut().for_each(|item| fill(schema, inner, item)),
-                Some(Value::Object(map)) => map.values_mut().for_each(|item| fill(schema, inner, item)),
+                Some(Value::Array(items)) => items.iter_mut().for_each(|item| fill_type(schema, inner, item)),
+                Some(Value::Object(map)) => map.values_mut().for_each(|item| fill_type(schema, inner, item)),
                 _ => {}
             },
             _ => {}

@@ -16,10 +16,28 @@ const MOST: usize = 100;
 pub struct Findings(Vec<String>);
 
 impl Findings {
-    fn add(&mut self, what: &str, path: &str) {
+    pub(crate) fn add(&mut self, what: &str, path: &str) {
         let text = format!("{what} field {path:?}");
         if self.0.len() < MOST && !self.0.contains(&text) {
             self.0.push(text);
+        }
+    }
+
+    /// Takes over what was found in a part, with the way to that part in front.
+    pub(crate) fn take_below(&mut self, path: &str, part: &Self) {
+        for text in &part.0 {
+            if let Some((what, rest)) = text.split_once(" field \"") {
+                self.add(what, &format!("{path}.{}", rest.trim_end_matches('"')));
+            }
+        }
+    }
+
+    /// Adds what was found elsewhere in the same object.
+    pub fn extend(&mut self, other: Self) {
+        for text in other.0 {
+            if self.0.len() < MOST && !self.0.contains(&text) {
+                self.0.push(text);
+            }
         }
     }
 
@@ -116,6 +134,15 @@ pub fn read(schema: &Schema, id: TypeId, json: &[u8]) -> Result<(Value, Findings
     let mut state = State { schema, path: Path::default(), findings: Findings::default() };
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let value = Seed { state: &mut state, place: Place::Object(id) }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok((value, state.findings))
+}
+
+/// Reads an object of which nothing is known yet: only keys that come twice are found.
+pub fn read_any(json: &[u8]) -> Result<(Value, Findings), serde_json::Error> {
+    let mut state = State { schema: super::schema(), path: Path::default(), findings: Findings::default() };
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let value = Seed { state: &mut state, place: Place::Free }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, state.findings))
 }

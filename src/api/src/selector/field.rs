@@ -80,6 +80,16 @@ impl FieldSelector {
         Ok(())
     }
 
+    /// Refuses fields that a custom kind does not offer.
+    pub fn check_known(&self, known: &[String]) -> Result<(), SelectorError> {
+        for FieldRequirement { field, .. } in &self.requirements {
+            if !matches!(field.as_str(), "metadata.name" | "metadata.namespace") && !known.contains(field) {
+                return Err(SelectorError::new(format!("field label not supported: {field}")));
+            }
+        }
+        Ok(())
+    }
+
     /// Says whether an object in JSON form is selected. An absent field counts as the empty text, booleans and numbers
     /// as their text.
     pub fn matches(&self, object: &Value) -> bool {

@@ -21,6 +21,10 @@ pub enum FieldErrorKind {
     Forbidden,
     /// It is longer than allowed.
     TooLong,
+    /// It has more items than allowed.
+    TooMany,
+    /// It has another type.
+    TypeInvalid,
 }
 
 impl FieldErrorKind {
@@ -34,18 +38,21 @@ impl FieldErrorKind {
             Self::NotFound => "FieldValueNotFound",
             Self::Forbidden => "FieldValueForbidden",
             Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
         }
     }
 
     const fn words(self) -> &'static str {
         match self {
             Self::Required => "Required value",
-            Self::Invalid => "Invalid value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::Duplicate => "Duplicate value",
             Self::NotFound => "Not found",
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::registry::Registry;
 use super::resources::{ALL, GROUPS, REVIEWS, Resource, Subresource};
 
 /// The version that clients are told: the release whose behaviour is kept.
@@ -24,11 +25,95 @@ fn platform() -> String {
     format!("linux/{arch}")
 }
 
-/// Groups besides the core that have something to show, in the order shown.
-pub(super) fn groups() -> Vec<&'static str> {
-    let used =
-        |group: &&str| REVIEWS.iter().any(|review| review.group == *group) || ALL.iter().any(|row| row.group == *group);
-    GROUPS.iter().copied().filter(used).collect()
+/// What is served: the rows that are compiled in and those of custom kinds.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    custom: Vec<&'static Resource>,
+}
+
+impl Catalogue {
+    /// Returns what is served now.
+    pub(crate) fn of(registry: &Registry) -> Self {
+        Self { custom: registry.kinds().served() }
+    }
+
+    /// Returns the groups besides the core that have something to show, in the order shown, each with its versions, the
+    /// preferred one first.
+    pub(super) fn groups(&self) -> Vec<(&'static str, Vec<&'static str>)> {
+        let used = |group: &&str| {
+            REVIEWS.iter().any(|review| review.group == *group) || ALL.iter().any(|row| row.group == *group)
+        };
+        let mut groups: Vec<(&str, Vec<&str>)> =
+            GROUPS.iter().copied().filter(used).map(|group| (group, vec!["v1"])).collect();
+        for row in &self.custom {
+            match groups.iter_mut().find(|(group, _)| *group == row.group) {
+                Some((_, versions)) if versions.contains(&row.version) => {}
+                Some((_, versions)) => versions.push(row.version),
+                None => groups.push((row.group, vec![row.version])),
+            }
+        }
+        groups
+    }
+
+    /// Returns the rows of a version of a group.
+    pub(super) fn rows(&self, group: &str, version: &str) -> Vec<&'static Resource> {
+        let all = ALL.iter().copied().chain(self.custom.iter().copied());
+        all.filter(|row| row.group == group && row.version == version).collect()
+    }
+
+    /// Returns all rows.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'static Resource> {
+        ALL.iter().copied().chain(self.custom.iter().copied())
+    }
+
+    /// Whether a version of a group has something to show.
+    pub(super) fn has(&self, group: &str, version: &str) -> bool {
+        if group.is_empty() {
+            return version == "v1";
+        }
+        self.groups().iter().any(|(own, versions)| *own == group && versions.contains(&version))
+    }
+
+    /// `/apis`.
+    pub(crate) fn group_list(&self) -> Value {
+        let groups: Vec<Value> = self.groups().iter().map(|(name, versions)| group(name, versions)).collect();
+        json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+    }
+
+    /// `/apis/GROUP`.
+    pub(crate) fn one_group(&self, name: &str) -> Option<Value> {
+        self.groups().iter().find(|(own, _)| *own == name).map(|(_, versions)| {
+            let mut group = group(name, versions);
+            group["kind"] = json!("APIGroup");
+            group["apiVersion"] = json!("v1");
+            group
+        })
+    }
+
+    /// `/api/v1` and `/apis/GROUP/VERSION`.
+    pub(crate) fn resources(&self, group: &str, version: &str) -> Option<Value> {
+        self.has(group, version).then(|| resources(&self.rows(group, version), group, version))
+    }
+
+    /// The aggregated document of `/api` (core) or `/apis` (all others).
+    pub(crate) fn aggregated(&self, core: bool) -> Value {
+        let groups = if core { vec![("", vec!["v1"])] } else { self.groups() };
+        let items: Vec<Value> = groups
+            .into_iter()
+            .map(|(group, versions)| {
+                let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+                let versions: Vec<Value> = versions
+                    .iter()
+                    .map(|version| {
+                        let resources = aggregated_resources(&self.rows(group, version), group, version);
+                        json!({"version": version, "resources": resources, "freshness": "Current"})
+                    })
+                    .collect();
+                json!({"metadata": metadata, "versions": versions})
+            })
+            .collect();
+        json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+    }
 }
 
 /// `/api`.
@@ -37,34 +122,19 @@ pub(crate) fn core_versions(server: &str) -> Value {
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server}]})
 }
 
-fn group(name: &str) -> Value {
-    let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
-    json!({"name": name, "versions": [version], "preferredVersion": version})
+fn group(name: &str, versions: &[&str]) -> Value {
+    let version = |version: &&str| json!({"groupVersion": format!("{name}/{version}"), "version": version});
+    let versions: Vec<Value> = versions.iter().map(version).collect();
+    json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
 }
 
-/// `/apis`.
-pub(crate) fn group_list() -> Value {
-    let groups: Vec<Value> = groups().into_iter().map(group).collect();
-    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+fn reviews(group: &str, version: &str) -> impl Iterator<Item = &'static super::resources::Review> {
+    REVIEWS.iter().filter(move |review| version == "v1" && review.group == group)
 }
 
-/// `/apis/GROUP`.
-pub(crate) fn one_group(name: &str) -> Option<Value> {
-    groups().contains(&name).then(|| {
-        let mut group = group(name);
-        group["kind"] = json!("APIGroup");
-        group["apiVersion"] = json!("v1");
-        group
-    })
-}
-
-/// `/api/v1` and `/apis/GROUP/v1`.
-pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
-    if version != "v1" || (!group.is_empty() && !groups().contains(&group)) {
-        return None;
-    }
+fn resources(rows: &[&'static Resource], group: &str, version: &str) -> Value {
     let mut list = Vec::new();
-    for row in ALL.iter().filter(|row| row.group == group) {
+    for row in rows {
         let mut entry = json!({"name": row.plural, "singularName": row.singular, "namespaced": row.namespaced,
             "kind": row.kind, "verbs": row.verbs(), "storageVersionHash": ""});
         if !row.short_names.is_empty() {
@@ -87,12 +157,12 @@ pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
             list.push(entry);
         }
     }
-    for review in REVIEWS.iter().filter(|review| review.group == group) {
+    for review in reviews(group, version) {
         list.push(json!({"name": review.plural, "singularName": review.singular, "namespaced": review.namespaced,
             "kind": review.kind, "verbs": ["create"]}));
     }
     let name = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": list}))
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": list})
 }
 
 fn subresources(row: &Resource) -> Vec<Subresource> {
@@ -102,25 +172,11 @@ fn subresources(row: &Resource) -> Vec<Subresource> {
     subs
 }
 
-/// The aggregated document of `/api` (core) or `/apis` (all others).
-pub(crate) fn aggregated(core: bool) -> Value {
-    let groups = if core { vec![""] } else { groups() };
-    let items: Vec<Value> = groups
-        .into_iter()
-        .map(|group| {
-            let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
-            json!({"metadata": metadata, "versions": [
-                {"version": "v1", "resources": aggregated_resources(group), "freshness": "Current"}]})
-        })
-        .collect();
-    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
-}
-
-fn aggregated_resources(group: &str) -> Vec<Value> {
+fn aggregated_resources(rows: &[&'static Resource], group: &str, version: &str) -> Vec<Value> {
     let scope = |namespaced: bool| if namespaced { "Namespaced" } else { "Cluster" };
     let response = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let mut list = Vec::new();
-    for row in ALL.iter().filter(|row| row.group == group) {
+    for row in rows {
         // Stock writes empty group and version where they are the document's own.
         let mut entry = json!({"resource": row.plural, "responseKind": response("", "", row.kind),
             "scope": scope(row.namespaced), "singularResource": row.singular, "verbs": row.verbs()});
@@ -143,7 +199,7 @@ fn aggregated_resources(group: &str) -> Vec<Value> {
         }
         list.push(entry);
     }
-    for review in REVIEWS.iter().filter(|review| review.group == group) {
+    for review in reviews(group, version) {
         list.push(json!({"resource": review.plural, "responseKind": response("", "", review.kind),
             "scope": scope(review.namespaced), "singularResource": review.singular, "verbs": ["create"]}));
     }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use http::{StatusCode, header};
 use longshore_api::managed::Conflict;
+use longshore_api::validate::FieldError;
 use serde_json::{Map, Value, json};
 
 use super::resources::Resource;
@@ -30,6 +31,12 @@ pub struct Cause {
     pub message: String,
     /// The field's path.
     pub field: String,
+}
+
+impl From<FieldError> for Cause {
+    fn from(found: FieldError) -> Self {
+        Self { reason: found.kind.reason(), message: found.message, field: found.path }
+    }
 }
 
 impl Cause {

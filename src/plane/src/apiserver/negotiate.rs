@@ -10,6 +10,7 @@ use longshore_util::yaml;
 use serde_json::Value;
 
 use super::error::ApiError;
+use super::known::Known;
 use super::resources::Resource;
 
 /// Largest body taken.
@@ -178,15 +179,25 @@ pub(crate) fn decode_object(
     resource: &Resource,
     body: &[u8],
 ) -> Result<(Value, Findings), ApiError> {
-    let id = schema().kind(&resource.api_version(), resource.kind);
     let is_json = matches!(media_type(headers).as_str(), "" | "application/json" | "*/*");
-    let (object, findings) = match id {
-        Some(id) if is_json => {
-            check::read(schema(), id, body).map_err(|error| not_json(resource.kind, &error, body))?
+    if resource.custom.is_some() && media_type(headers) == PROTOBUF {
+        return Err(ApiError::unsupported_media(
+            "the body of the request was in an unknown format - accepted media types include: application/json, \
+             application/yaml",
+        ));
+    }
+    let bad_json = |error| not_json(resource.kind, &error, body);
+    let (object, findings) = match Known::of(resource) {
+        Some(Known::Type(id)) if is_json => check::read(schema(), id, body).map_err(bad_json)?,
+        Some(known @ Known::Schema(_)) if is_json => {
+            let (mut object, mut findings) = check::read_any(body).map_err(bad_json)?;
+            check_kind(&object, &resource.api_version(), resource.kind)?;
+            findings.extend(known.prune(&mut object));
+            (object, findings)
         }
-        Some(id) => {
+        Some(known) => {
             let mut object = decode(headers, resource.kind, body)?;
-            let findings = check::prune(schema(), id, &mut object);
+            let findings = known.prune(&mut object);
             (object, findings)
         }
         None => (decode(headers, resource.kind, body)?, Findings::default()),

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
+use super::resources::Resource;
 use crate::store::{Draft, Entry, Revision};
 
 /// An object as stored: its JSON, shared, never copied.
@@ -121,7 +122,15 @@ pub fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Returns the draft of an object.
-pub(crate) fn draft(object: &Value) -> Draft {
-    Draft::of(object)
+/// Returns the draft of an object of a kind.
+pub(crate) fn draft(resource: &Resource, object: &Value) -> Draft {
+    match resource.custom {
+        Some(custom) => Draft::of(&custom.kept(object)),
+        None => Draft::of(object),
+    }
+}
+
+/// Writes an object as it is written into the store.
+pub(crate) fn text_of(object: &Value) -> bytes::Bytes {
+    object.to_string().into()
 }

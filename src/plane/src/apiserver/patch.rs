@@ -60,6 +60,7 @@ impl Patch {
         let patched = match self.kind {
             PatchKind::Json => patch::json(old, &self.body),
             PatchKind::Merge => patch::merge(old, &self.body),
+            PatchKind::Strategic if resource.custom.is_some() => return Err(ApiError::unsupported_media_type()),
             PatchKind::Strategic => patch::strategic(&resource.api_version(), resource.kind, old, &self.body),
             PatchKind::Apply => return Err(ApiError::unsupported_media_type()),
         };

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::error::ApiError;
 use super::object::{list, meta, text};
 use super::registry::Registry;
-use super::resources::{PERSISTENTVOLUMECLAIMS, PODS, RESOURCEQUOTAS, Resource, SERVICES, stored};
+use super::resources::{PERSISTENTVOLUMECLAIMS, PODS, RESOURCEQUOTAS, Resource, SERVICES};
 use super::rules;
 
 /// Amounts by the names that quotas have for them.
@@ -78,7 +78,8 @@ pub(crate) fn used(registry: &Registry, quota: &Value) -> Result<Amounts, ApiErr
     let namespace = meta(quota, "namespace");
     let hard = hard(quota);
     let mut used: Amounts = hard.keys().map(|name| (name.clone(), Quantity::default())).collect();
-    for row in stored().filter(|row| row.namespaced && registry.count(row, namespace) > 0 && concerns(row, &hard)) {
+    let rows = registry.stored().into_iter().filter(|row| row.namespaced && concerns(row, &hard));
+    for row in rows.filter(|row| registry.count(row, namespace) > 0) {
         let (objects, _) = registry.list_values(row, namespace)?;
         for object in &objects {
             add(&mut used, only(of_object(row, object, quota), &hard));

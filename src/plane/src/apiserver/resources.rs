@@ -1,6 +1,7 @@
 //! The table of what is served: one row per kind. A new kind is a new row; what a kind does beyond the common rules is
 //! its [`Strategy`].
 
+use super::custom::Custom;
 use super::strategy::Strategy;
 
 mod cluster;
@@ -80,12 +81,14 @@ pub struct Resource {
     pub orphans: bool,
     /// The row as which objects are stored, for a second face of a kind.
     pub stored_as: Option<&'static Self>,
+    /// What its definition says, for a custom kind.
+    pub custom: Option<&'static Custom>,
     /// What this kind does beyond the common rules.
     pub strategy: &'static dyn Strategy,
 }
 
 impl Resource {
-    const fn new(
+    pub(super) const fn new(
         group: &'static str,
         plural: &'static str,
         singular: &'static str,
@@ -111,6 +114,7 @@ impl Resource {
             name_rule: NameRule::Subdomain,
             orphans: false,
             stored_as: None,
+            custom: None,
             strategy,
         }
     }
@@ -123,6 +127,11 @@ impl Resource {
     /// Returns `plural` or `plural.group`.
     pub fn full_name(&self) -> String {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// Returns the name of its lists.
+    pub fn list_kind(&self) -> String {
+        self.custom.map_or_else(|| format!("{}List", self.kind), |custom| custom.list_kind.clone())
     }
 
     /// Returns the `apiVersion` of its objects.
@@ -171,7 +180,7 @@ const fn core(kind: &'static str, verbs: &'static [&'static str], name: &'static
 }
 
 /// The number of copies, as `autoscaling` speaks of it.
-const SCALE: Subresource = Subresource {
+pub(super) const SCALE: Subresource = Subresource {
     name: "scale",
     group: "autoscaling",
     version: "v1",
@@ -217,6 +226,7 @@ pub static ALL: &[&Resource] = &[
     &CSINODES,
     &STORAGECLASSES,
     &VOLUMEATTACHMENTS,
+    &CUSTOMRESOURCEDEFINITIONS,
     &PRIORITYCLASSES,
     &LEASES,
     &RUNTIMECLASSES,
@@ -236,23 +246,24 @@ pub const GROUPS: &[&str] = &[
     "policy",
     "rbac.authorization.k8s.io",
     "storage.k8s.io",
+    "apiextensions.k8s.io",
     "scheduling.k8s.io",
     "coordination.k8s.io",
     "node.k8s.io",
     "discovery.k8s.io",
 ];
 
-/// Returns the rows that are stored, each kind once.
-pub fn stored() -> impl Iterator<Item = &'static Resource> {
+/// Returns the rows that are compiled in and stored, each kind once.
+pub fn built_in() -> impl Iterator<Item = &'static Resource> {
     ALL.iter().copied().filter(|row| row.stored_as.is_none())
 }
 
-/// Returns the row of a resource.
+/// Returns the row of a resource that is compiled in.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     ALL.iter().copied().find(|row| row.group == group && row.version == version && row.plural == plural)
 }
 
-/// Returns the row of a kind.
+/// Returns the row of a kind that is compiled in.
 pub fn find_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
     ALL.iter().copied().find(|row| row.kind == kind && row.api_version() == api_version)
 }

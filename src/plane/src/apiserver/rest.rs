@@ -17,7 +17,7 @@ use super::identity::UserInfo;
 use super::negotiate::Wanted;
 use super::registry::{Part, WriteOptions};
 use super::request::{Query, RequestInfo};
-use super::resources::{REVIEWS, Resource, find};
+use super::resources::{REVIEWS, Resource};
 use super::server::Api;
 use crate::store::Revision;
 
@@ -98,9 +98,33 @@ pub(super) async fn serve(api: &Api, call: Call, request: Request<Body>) -> Resu
     {
         return special::review(api, &call, review, request).await;
     }
-    let Some(resource) = find(&attributes.api_group, &attributes.version, &attributes.resource) else {
-        return Err(ApiError::no_such_path());
-    };
+    let (group, version, plural) = (&attributes.api_group, &attributes.version, &attributes.resource);
+    let mut found = api.registry().resource(group, version, plural);
+    if found.is_none() && group.contains('.') {
+        // Its definition may just have been written through another apiserver.
+        api.registry().settle().await?;
+        found = api.registry().resource(group, version, plural);
+    }
+    let Some(resource) = found else { return Err(ApiError::no_such_path()) };
+    let custom = resource.custom.and_then(|custom| custom.served());
+    if let Some(refusal) = custom.as_ref().and_then(|served| served.refusal(&attributes.verb)) {
+        return Err(refusal);
+    }
+    let response = asked(api, &call, resource, request).await?;
+    Ok(match custom.as_ref().and_then(|served| served.version().warning.as_deref()) {
+        Some(warning) => fields::warned(warning, response),
+        None => response,
+    })
+}
+
+/// Answers a request for a kind that is served.
+async fn asked(
+    api: &Api,
+    call: &Call,
+    resource: &'static Resource,
+    request: Request<Body>,
+) -> Result<Response<Body>, ApiError> {
+    let attributes = &call.info.attributes;
     if resource.namespaced && attributes.namespace.is_empty() && !matches!(&*attributes.verb, "list" | "watch") {
         return Err(ApiError::method_not_allowed());
     }
@@ -108,18 +132,18 @@ pub(super) async fn serve(api: &Api, call: Call, request: Request<Body>) -> Resu
         api.registry().settle().await?;
     }
     if !attributes.subresource.is_empty() {
-        return subresource(api, &call, resource, request).await;
+        return subresource(api, call, resource, request).await;
     }
     match attributes.verb.as_str() {
-        "get" => read::get(api, &call, resource, request.headers()),
-        "list" => read::list(api, &call, resource, request.headers()),
-        "watch" => read::watch(api, &call, resource, request.headers()),
-        "create" if attributes.name.is_empty() => write::create(api, &call, resource, request).await,
-        "update" if !attributes.name.is_empty() => write::update(api, &call, resource, Part::Main, request).await,
-        "patch" if !attributes.name.is_empty() => write::patch(api, &call, resource, Part::Main, request).await,
-        "delete" => write::delete(api, &call, resource, request).await,
+        "get" => read::get(api, call, resource, request.headers()),
+        "list" => read::list(api, call, resource, request.headers()),
+        "watch" => read::watch(api, call, resource, request.headers()),
+        "create" if attributes.name.is_empty() => write::create(api, call, resource, request).await,
+        "update" if !attributes.name.is_empty() => write::update(api, call, resource, Part::Main, request).await,
+        "patch" if !attributes.name.is_empty() => write::patch(api, call, resource, Part::Main, request).await,
+        "delete" => write::delete(api, call, resource, request).await,
         "deletecollection" if resource.delete_collection => {
-            write::delete_collection(api, &call, resource, request).await
+            write::delete_collection(api, call, resource, request).await
         }
         _ => Err(ApiError::method_not_allowed()),
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::audit::{Audit, Received};
 use super::compress;
-use super::discovery;
+use super::discovery::{self, Catalogue};
 use super::error::ApiError;
 use super::hooks::Hooks;
 use super::identity::{Decision, Forbidden, UserInfo};
@@ -188,32 +188,34 @@ impl Api {
         let document = match parts.as_slice() {
             ["healthz" | "livez" | "readyz", ..] => return Ok(plain(StatusCode::OK, "ok")),
             ["version"] => discovery::version(),
-            ["api"] if aggregated() => return discovery_answer(&discovery::aggregated(true)),
-            ["apis"] if aggregated() => return discovery_answer(&discovery::aggregated(false)),
+            ["api"] if aggregated() => return discovery_answer(&Catalogue::of(&self.registry).aggregated(true)),
+            ["apis"] if aggregated() => return discovery_answer(&Catalogue::of(&self.registry).aggregated(false)),
             ["api"] => discovery::core_versions(&self.advertised),
-            ["apis"] => discovery::group_list(),
+            ["apis"] => Catalogue::of(&self.registry).group_list(),
             ["openapi", "v2"] => {
                 Wanted::parse(request.headers())?;
-                openapi::v2()
+                openapi::v2(&Catalogue::of(&self.registry))
             }
-            ["openapi", "v3"] => openapi::index(),
-            ["openapi", "v3", "api", version] => match openapi::v3("", version) {
+            ["openapi", "v3"] => openapi::index(&Catalogue::of(&self.registry)),
+            ["openapi", "v3", "api", version] => match openapi::v3(&Catalogue::of(&self.registry), "", version) {
                 Some(document) => document,
                 None => return not_found(),
             },
-            ["openapi", "v3", "apis", group, version] => match openapi::v3(group, version) {
-                Some(document) => document,
-                None => return not_found(),
-            },
-            ["api", version] => match discovery::resources("", version) {
+            ["openapi", "v3", "apis", group, version] => {
+                match openapi::v3(&Catalogue::of(&self.registry), group, version) {
+                    Some(document) => document,
+                    None => return not_found(),
+                }
+            }
+            ["api", version] => match Catalogue::of(&self.registry).resources("", version) {
                 Some(list) => list,
                 None => return not_found(),
             },
-            ["apis", group] => match discovery::one_group(group) {
+            ["apis", group] => match Catalogue::of(&self.registry).one_group(group) {
                 Some(group) => group,
                 None => return not_found(),
             },
-            ["apis", group, version] => match discovery::resources(group, version) {
+            ["apis", group, version] => match Catalogue::of(&self.registry).resources(group, version) {
                 Some(list) => list,
                 None => return not_found(),
             },

@@ -1,13 +1,17 @@
 //! Tables for terminals: the columns that `kubectl get` shows, computed here so that every client shows the same.
 
 mod cells;
+mod custom;
 mod described;
 mod pod;
 mod values;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::custom::Served;
 use super::error::ApiError;
 use super::object::{Object, meta};
 use super::resources::Resource;
@@ -26,6 +30,8 @@ pub(super) struct Column {
 pub(crate) struct Tabler {
     resource: &'static Resource,
     columns: Vec<Column>,
+    /// What the definition of a custom kind says.
+    served: Option<Arc<Served>>,
     now: Timestamp,
     include: Include,
 }
@@ -50,7 +56,9 @@ impl Tabler {
                 return Err(ApiError::bad_request(text));
             }
         };
-        Ok(Self { resource, columns: cells::columns(resource.kind), now, include })
+        let served = resource.custom.and_then(|custom| custom.served());
+        let columns = if served.is_some() { Vec::new() } else { cells::columns(resource.kind) };
+        Ok(Self { resource, columns, served, now, include })
     }
 
     /// Returns a table of objects.
@@ -75,13 +83,21 @@ impl Tabler {
     }
 
     fn wrap(&self, list_metadata: Value, rows: Vec<Value>, with_columns: bool) -> Value {
-        let columns: Vec<Value> = if with_columns { self.columns.iter().map(definition).collect() } else { Vec::new() };
+        let columns: Vec<Value> = match &self.served {
+            _ if !with_columns => Vec::new(),
+            Some(served) => custom::definitions(&served.version().columns),
+            None => self.columns.iter().map(definition).collect(),
+        };
         json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_metadata,
             "columnDefinitions": columns, "rows": rows})
     }
 
     fn row(&self, object: Value) -> Value {
-        let cells = cells::cells(self.resource.kind, &object, self.now);
+        let object = self.resource.read_value(object);
+        let cells = match &self.served {
+            Some(served) => custom::cells(&served.version().columns, &object, self.now),
+            None => cells::cells(self.resource.kind, &object, self.now),
+        };
         let mut row = Map::new();
         row.insert("cells".to_owned(), Value::Array(cells));
         match self.include {

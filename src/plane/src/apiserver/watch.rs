@@ -52,6 +52,7 @@ pub(crate) fn serve(
     let version = read_version(from)?;
     let shape = match wanted.form {
         Form::Plain | Form::Discovery if resource.stored_as.is_some() => Shape::Face(resource),
+        Form::Plain | Form::Discovery if resource.custom.is_some() => Shape::Custom(resource),
         Form::Plain | Form::Discovery => Shape::Plain,
         Form::Metadata => Shape::Metadata,
         Form::Table => {
@@ -99,6 +100,7 @@ pub(crate) fn serve(
         next_bookmark: now + BOOKMARK_EVERY,
         ends: now + timeout,
         stop,
+        gone: resource.custom.and_then(|custom| custom.served()).map(|served| served.gone.clone()).unwrap_or_default(),
         ended: false,
         _slot: slot,
     };
@@ -157,6 +159,8 @@ enum Shape {
     Plain,
     /// In the words of another row than the stored one.
     Face(&'static Resource),
+    /// As a custom kind's definition says.
+    Custom(&'static Resource),
     Metadata,
     /// The flag: columns are still to be told.
     Table(Box<Tabler>, bool),
@@ -180,6 +184,8 @@ struct Stream {
     next_bookmark: Instant,
     ends: Instant,
     stop: CancellationToken,
+    /// Cancelled when the definition of a custom kind changes: the client comes again and sees it as it is then.
+    gone: CancellationToken,
     ended: bool,
     _slot: WatchSlot,
 }
@@ -202,6 +208,7 @@ impl Stream {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return None,
+                () = self.gone.cancelled() => return None,
                 events = watch.next() => match events {
                     Ok(events) => self.queue.extend(events.into_iter().map(Pending::Event)),
                     Err(error) => return Some(self.fail(&ApiError::from_store(&error, self.resource, ""))),
@@ -242,7 +249,7 @@ impl Stream {
         if self.selection.is_everything() {
             return match self.shape {
                 Shape::Plain => Ok(Some(event.frame())),
-                Shape::Face(_) | Shape::Metadata | Shape::Table(..) => {
+                Shape::Face(_) | Shape::Custom(_) | Shape::Metadata | Shape::Table(..) => {
                     self.shaped(event.kind.word(), &event.object()).map(Some)
                 }
             };
@@ -276,6 +283,7 @@ impl Stream {
                 Ok(out.into())
             }
             Shape::Face(face) => Ok(frame(word, &face.strategy.shown(parse(bytes)?))),
+            Shape::Custom(row) => Ok(frame(word, &row.read_value(parse(bytes)?))),
             Shape::Metadata => Ok(frame(word, &partial(&parse(bytes)?))),
             Shape::Table(tabler, columns) => {
                 let with_columns = std::mem::take(columns);
@@ -290,7 +298,7 @@ impl Stream {
             meta["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object = match &self.shape {
-            Shape::Plain | Shape::Face(_) => {
+            Shape::Plain | Shape::Face(_) | Shape::Custom(_) => {
                 json!({"kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": meta})
             }
             Shape::Metadata => {

@@ -11,7 +11,7 @@ use super::feed::Feed;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{list, meta, text, time};
 use crate::apiserver::registry::{Part, Registry, WriteOptions};
-use crate::apiserver::resources::{PODDISRUPTIONBUDGETS, PODS, find_kind};
+use crate::apiserver::resources::{PODDISRUPTIONBUDGETS, PODS};
 use crate::apiserver::{percent, selects};
 
 /// How long an eviction counts while the pod has not begun to go.
@@ -107,7 +107,7 @@ fn scale_of(registry: &Registry, object: &Value) -> Result<Option<(String, i64)>
     for _ in 0..OWNERS {
         let mut owners = list(&current, "/metadata/ownerReferences").iter();
         let Some(owner) = owners.find(|owner| owner.get("controller") == Some(&json!(true))) else { break };
-        let Some(row) = find_kind(text(owner, "/apiVersion"), text(owner, "/kind")) else { break };
+        let Some(row) = registry.kind(text(owner, "/apiVersion"), text(owner, "/kind")) else { break };
         let namespace = if row.namespaced { meta(object, "namespace") } else { "" };
         let Some(above) = registry.find(row, namespace, text(owner, "/name"))? else { break };
         if meta(&above, "uid") != text(owner, "/uid") {

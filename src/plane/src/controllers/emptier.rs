@@ -10,7 +10,7 @@ use super::feed::Feed;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{child, list, meta, text};
 use crate::apiserver::registry::{DeleteOptions, Part, Propagation, Registry, WriteOptions};
-use crate::apiserver::resources::{NAMESPACES, stored};
+use crate::apiserver::resources::NAMESPACES;
 
 /// Between two looks at a namespace that is not empty yet: its pods take their time.
 const EVERY: Duration = Duration::from_millis(250);
@@ -52,7 +52,7 @@ async fn empty(registry: &Registry, namespace: &str) -> Result<bool, ApiError> {
         return Ok(true);
     }
     let mut left = 0;
-    for resource in stored().filter(|resource| resource.namespaced) {
+    for resource in registry.stored().into_iter().filter(|resource| resource.namespaced) {
         if registry.count(resource, namespace) == 0 {
             continue;
         }

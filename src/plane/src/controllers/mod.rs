@@ -14,6 +14,7 @@ use crate::apiserver::registry::Registry;
 mod binder;
 mod certificates;
 mod content;
+mod definitions;
 mod disruption;
 mod emptier;
 mod events;
@@ -46,6 +47,7 @@ pub fn start(registry: &Registry, options: &ControllerOptions, tasks: &Tasks) {
     tasks.essential("namespace-content", content.run(tasks.token().clone()));
     tasks.essential("namespace-emptier", emptier::run(registry.clone(), tasks.token().clone()));
     tasks.essential("kubernetes-service", service::run(registry.clone(), options.apiserver, tasks.token().clone()));
+    tasks.essential("custom-kinds", definitions::run(registry.clone(), tasks.token().clone()));
     let binder = binder::Binder::new(registry.clone(), Arc::new(events::Events::new(registry.clone())), tasks.clone());
     tasks.essential("binder", binder.run());
     tasks.essential("garbage-collector", garbage::run(registry.clone(), tasks.token().clone()));

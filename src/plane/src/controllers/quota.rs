@@ -10,7 +10,7 @@ use crate::apiserver::error::ApiError;
 use crate::apiserver::object::meta;
 use crate::apiserver::quota;
 use crate::apiserver::registry::{Part, Registry, WriteOptions};
-use crate::apiserver::resources::{RESOURCEQUOTAS, stored};
+use crate::apiserver::resources::{RESOURCEQUOTAS, Resource};
 
 /// How long changes are gathered before they are counted.
 const GATHER: Duration = Duration::from_millis(200);
@@ -45,13 +45,15 @@ async fn watch(registry: &Registry) {
         if registry.count(&RESOURCEQUOTAS, "") == 0 {
             continue;
         }
-        changed.extend(events.iter().filter_map(|event| namespace(&event.key)));
+        let rows = registry.stored();
+        changed.extend(events.iter().filter_map(|event| namespace(&rows, &event.key)));
         if changed.is_empty() {
             continue;
         }
         tokio::time::sleep(GATHER).await;
         while let Ok(Some(events)) = watch.try_next() {
-            changed.extend(events.iter().filter_map(|event| namespace(&event.key)));
+            let rows = registry.stored();
+            changed.extend(events.iter().filter_map(|event| namespace(&rows, &event.key)));
         }
     }
 }
@@ -62,8 +64,9 @@ fn all(registry: &Registry) -> BTreeSet<String> {
 }
 
 /// Returns the namespace of what is stored under a key.
-fn namespace(key: &str) -> Option<String> {
-    let rest = stored().filter(|row| row.namespaced).find_map(|row| key.strip_prefix(&row.prefix("")))?;
+fn namespace(rows: &[&Resource], key: &str) -> Option<String> {
+    let mut rows = rows.iter().filter(|row| row.namespaced);
+    let rest = rows.find_map(|row| key.strip_prefix(&row.prefix("")))?;
     rest.split_once('/').map(|(namespace, _)| namespace.to_owned())
 }
 
@@ -100,9 +103,10 @@ mod tests {
 
     #[test]
     fn keys_tell_their_namespace() {
-        assert_eq!(namespace("pods/a/p").as_deref(), Some("a"));
-        assert_eq!(namespace("apps/deployments/b/d").as_deref(), Some("b"));
-        assert_eq!(namespace("nodes/n"), None);
-        assert_eq!(namespace("storage.k8s.io/storageclasses/x"), None);
+        let rows: Vec<&Resource> = crate::apiserver::resources::built_in().collect();
+        assert_eq!(namespace(&rows, "pods/a/p").as_deref(), Some("a"));
+        assert_eq!(namespace(&rows, "apps/deployments/b/d").as_deref(), Some("b"));
+        assert_eq!(namespace(&rows, "nodes/n"), None);
+        assert_eq!(namespace(&rows, "storage.k8s.io/storageclasses/x"), None);
     }
 }

@@ -13,6 +13,7 @@ use crate::apiserver::resources::{
 };
 use crate::store::{Limits, MemoryStore};
 
+mod custom;
 mod owners;
 
 struct World {

@@ -3,9 +3,9 @@ use crate::schema::schema;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
-fn id(kind: &str) -> TypeId {
+fn id(kind: &str) -> Root<'static> {
     let version = if kind == "Deployment" { "apps/v1" } else { "v1" };
-    schema().kind(version, kind).unwrap()
+    Root::Type(schema().kind(version, kind).unwrap())
 }
 
 fn write(manager: &str) -> Write<'_> {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::update::{Step, check_place};
 use super::{Part, Registry, TRIES, WriteOptions, owners};
 use crate::apiserver::error::ApiError;
+use crate::apiserver::known::Known;
 use crate::apiserver::object::{Object, drop_nulls, meta, metadata};
 use crate::apiserver::resources::Resource;
 
@@ -30,11 +31,11 @@ impl Registry {
         apply: Apply,
         options: &WriteOptions,
     ) -> Result<(Object, bool), ApiError> {
-        let Some(id) = schema().kind(&resource.api_version(), resource.kind) else {
-            return Err(ApiError::unsupported_media_type());
-        };
+        let Some(known) = Known::of(resource) else { return Err(ApiError::unsupported_media_type()) };
         let Apply { object: mut applied, force } = apply;
-        drop_nulls(&mut applied);
+        if resource.custom.is_none() {
+            drop_nulls(&mut applied);
+        }
         check_place(resource, namespace, name, &applied)?;
         if applied.pointer("/metadata/managedFields").is_some() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
@@ -51,10 +52,10 @@ impl Registry {
         let options = WriteOptions { owners_given: true, ..options.clone() };
         for _ in 0..TRIES {
             let entry = self.store.get(&resource.key(namespace, name));
-            let old = entry.clone().map(|entry| Object::from(entry).value()).transpose()?;
+            let old = entry.clone().map(|entry| resource.read(&entry.into())).transpose()?;
             let books = old.as_ref().and_then(|old| old.pointer("/metadata/managedFields"));
             let books = books.and_then(Managed::read).unwrap_or_default();
-            let made = managed::apply(schema(), id, &write, old.as_ref(), &applied, books, force)
+            let made = managed::apply(schema(), known.root(), &write, old.as_ref(), &applied, books, force)
                 .map_err(|error| refusal(resource, namespace, name, error))?;
             let mut object = made.object;
             owners::put(&mut object, &made.managed);

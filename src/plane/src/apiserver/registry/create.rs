@@ -52,10 +52,13 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Option<Object>, ApiError> {
         resource.strategy.decode(&object).map_err(|detail| bad_types(resource, &detail))?;
-        let conditions = object.get("status").cloned();
-        drop_nulls(&mut object);
-        if let Some(status) = conditions {
-            object["status"] = status;
+        // In a custom kind null can be a value; its strategy knows where.
+        if resource.custom.is_none() {
+            let conditions = object.get("status").cloned();
+            drop_nulls(&mut object);
+            if let Some(status) = conditions {
+                object["status"] = status;
+            }
         }
         self.stamp(resource, namespace, &mut object)?;
         resource.strategy.defaults(&mut object);
@@ -72,7 +75,7 @@ impl Registry {
         }
         let name = meta(&object, "name").to_owned();
         let mut causes = rules::metadata_causes(resource, &object);
-        causes.extend(resource.strategy.validate(&object));
+        causes.extend(resource.strategy.validate_new(&object));
         if std::ptr::eq(resource, &PODS) {
             causes.extend(strategy::guests::at_birth(&object));
         }
@@ -84,7 +87,7 @@ impl Registry {
         if counted {
             quota::check(self, resource, &object)?;
         }
-        let new = draft(&object);
+        let new = draft(resource, &object);
         check_size(&new)?;
         let key = resource.key(namespace, &name);
         if options.dry_run {
@@ -96,7 +99,7 @@ impl Registry {
         match self.store.create(&key, new).await {
             Ok(entry) if is_service && self.shares_its_address(&object).await? => {
                 // Whoever looks after both were written gives way; the other one may have been answered already.
-                self.store.delete(&key, entry.revision, draft(&object)).await.ok();
+                self.store.delete(&key, entry.revision, draft(resource, &object)).await.ok();
                 Ok(None)
             }
             Ok(entry) => Ok(Some(entry.into())),

@@ -9,12 +9,14 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use longshore_api::custom::accept::set_condition;
+
 use super::update::bump_generation;
 use super::{ListOptions, Registry, TRIES, WriteOptions};
 use crate::apiserver::admission;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{Object, draft, list, meta, metadata, text, time};
-use crate::apiserver::resources::{NAMESPACES, PODS, Resource};
+use crate::apiserver::resources::{CUSTOMRESOURCEDEFINITIONS, NAMESPACES, PODS, Resource};
 use crate::apiserver::strategy::grace_of;
 use crate::store::{Entry, StoreError};
 
@@ -23,6 +25,9 @@ pub const ORPHAN: &str = "orphan";
 
 /// Finalizer of what waits until what belongs to it is gone.
 pub const FOREGROUND: &str = "foregroundDeletion";
+
+/// Finalizer of a definition that waits until the objects of its kind are gone.
+pub const CUSTOM_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// What becomes of what belongs to a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +83,7 @@ impl Registry {
             let Some(entry) = self.store.get(&resource.key(namespace, name)) else {
                 return Err(ApiError::not_found(resource, name));
             };
-            let old = Object::from(entry.clone()).value()?;
+            let old = resource.read(&entry.clone().into())?;
             check_preconditions(resource, name, &entry, &old, options)?;
             admission::delete(self, resource, &old, options.write.user.as_deref())?;
             let (object, gone) = match self.next(resource, old, options)? {
@@ -89,7 +94,7 @@ impl Registry {
             if options.write.dry_run {
                 return Ok(Deletion { object: Object::unstored(&object), gone });
             }
-            let draft = draft(&object);
+            let draft = draft(resource, &object);
             let written = if gone {
                 self.store.delete(&entry.key, entry.revision, draft).await
             } else {
@@ -115,7 +120,7 @@ impl Registry {
         let found = self.list(resource, namespace, selection)?;
         let mut deleted = Vec::with_capacity(found.items.len());
         for item in found.items {
-            let object = item.value()?;
+            let object = resource.read(&item)?;
             match self.delete(resource, meta(&object, "namespace"), meta(&object, "name"), options).await {
                 Ok(deletion) => deleted.push(deletion.object),
                 Err(error) if error.is_not_found() => {}
@@ -131,6 +136,9 @@ impl Registry {
             return delete_namespace(resource, object, now);
         }
         let propagated = propagate(resource, &mut object, options.propagation);
+        if std::ptr::eq(resource, &CUSTOMRESOURCEDEFINITIONS) && deletion_time(&object).is_none() {
+            hold_definition(&mut object, &time(now));
+        }
         let held = !list(&object, "/metadata/finalizers").is_empty();
         let waiting = deletion_time(&object);
         if std::ptr::eq(resource, &PODS) {
@@ -260,6 +268,17 @@ fn delete_namespace(resource: &Resource, mut object: Value, now: Timestamp) -> R
         return Err(ApiError::conflict(resource, text_name(&object), resource.plural, text));
     }
     if list(&object, "/metadata/finalizers").is_empty() { Ok(Next::Gone(object)) } else { Ok(Next::AsIs) }
+}
+
+/// A definition goes when no object of its kind is left: the loop that removes them takes the finalizer off.
+fn hold_definition(object: &mut Value, now: &str) {
+    let mut finalizers = list(object, "/metadata/finalizers").to_vec();
+    if !finalizers.iter().any(|own| own == CUSTOM_CLEANUP) {
+        finalizers.push(json!(CUSTOM_CLEANUP));
+    }
+    metadata(object).insert("finalizers".to_owned(), json!(finalizers));
+    let text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_condition(&mut object["status"], "Terminating", "True", "InstanceDeletionPending", text, now);
 }
 
 fn text_name(object: &Value) -> &str {

@@ -26,7 +26,10 @@ impl Selection {
         let bad = |error: longshore_api::selector::SelectorError| ApiError::bad_request(error.to_string());
         let labels = LabelSelector::parse(labels).map_err(bad)?;
         let fields = FieldSelector::parse(fields).map_err(bad)?;
-        fields.check(&resource.full_name()).map_err(bad)?;
+        match resource.custom.and_then(|custom| custom.served()) {
+            Some(served) => fields.check_known(&served.version().selectable).map_err(bad)?,
+            None => fields.check(&resource.full_name()).map_err(bad)?,
+        }
         Ok(Self {
             labels: Some(labels).filter(|selector| !selector.is_everything()),
             fields: Some(fields).filter(|selector| !selector.is_everything()),

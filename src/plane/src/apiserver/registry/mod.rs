@@ -15,16 +15,17 @@ use longshore_api::schema::check::Findings;
 use longshore_util::clock::SharedClock;
 use serde_json::Value;
 
+use super::custom::Kinds;
 use super::error::ApiError;
 use super::identity::UserInfo;
 use super::object::Object;
 use super::rbac;
-use super::resources::Resource;
+use super::resources::{Resource, built_in, find, find_kind};
 use crate::store::{Entry, ListRequest, Revision, SharedStore, StoreError, Watch};
 
 pub use apply::Apply;
 pub(crate) use create::{bad_types, suffix};
-pub use delete::{DeleteOptions, Deletion, FOREGROUND, ORPHAN, Propagation};
+pub use delete::{CUSTOM_CLEANUP, DeleteOptions, Deletion, FOREGROUND, ORPHAN, Propagation};
 pub use list::{ListOptions, ObjectList, Selection};
 pub(crate) use owners::of_review;
 pub use update::Part;
@@ -137,6 +138,8 @@ pub struct Registry {
     facts: ClusterFacts,
     /// What roles let users do.
     rbac: Arc<rbac::Index>,
+    /// The custom kinds.
+    kinds: Arc<Kinds>,
     /// Held while a new object is counted and written, where its namespace has a quota.
     quotas: Arc<tokio::sync::Mutex<()>>,
     /// Held while a service address is chosen and written.
@@ -147,7 +150,8 @@ impl Registry {
     /// Returns a registry over a store.
     pub fn new(store: SharedStore, clock: SharedClock, facts: ClusterFacts) -> Self {
         let rbac = Arc::new(rbac::Index::new(Arc::clone(&store)));
-        Self { store, clock, facts, rbac, quotas: Arc::default(), addresses: Arc::default() }
+        let kinds = Arc::new(Kinds::new(Arc::clone(&store)));
+        Self { store, clock, facts, rbac, kinds, quotas: Arc::default(), addresses: Arc::default() }
     }
 
     /// Returns the clock by which objects are stamped.
@@ -175,7 +179,7 @@ impl Registry {
 
     /// Returns an object parsed, or nothing.
     pub fn find(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
-        self.store.get(&resource.key(namespace, name)).map(|entry| Object::from(entry).value()).transpose()
+        self.store.get(&resource.key(namespace, name)).map(|entry| resource.read(&entry.into())).transpose()
     }
 
     /// Returns the number of objects of a kind, in one namespace or all.
@@ -186,7 +190,7 @@ impl Registry {
     /// Returns all objects of a kind, parsed, and the revision that was listed.
     pub fn list_values(&self, resource: &Resource, namespace: &str) -> Result<(Vec<Value>, Revision), ApiError> {
         let list = self.list(resource, namespace, &ListOptions::default())?;
-        let values = list.items.iter().map(Object::value).collect::<Result<_, _>>()?;
+        let values = list.items.iter().map(|item| resource.read(item)).collect::<Result<_, _>>()?;
         Ok((values, list.revision))
     }
 
@@ -194,6 +198,26 @@ impl Registry {
     /// with [`StoreError::Compacted`] when it was too slow: list and watch again.
     pub fn watch(&self, resource: &Resource, namespace: &str, from: Revision) -> Result<Watch, StoreError> {
         self.store.watch(&resource.prefix(namespace), from)
+    }
+
+    /// Returns the custom kinds.
+    pub(crate) fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// Returns the row of a resource that is served.
+    pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+        find(group, version, plural).or_else(|| self.kinds.find(group, version, plural))
+    }
+
+    /// Returns the row of a kind.
+    pub fn kind(&self, api_version: &str, kind: &str) -> Option<&'static Resource> {
+        find_kind(api_version, kind).or_else(|| self.kinds.kind(api_version, kind))
+    }
+
+    /// Returns the rows that are stored, each kind once.
+    pub fn stored(&self) -> Vec<&'static Resource> {
+        built_in().chain(self.kinds.stored()).collect()
     }
 
     /// Returns what roles let users do.

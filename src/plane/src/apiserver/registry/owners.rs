@@ -1,10 +1,11 @@
 //! Who owns which field: kept by every write, for server-side apply.
 
-use longshore_api::managed::{self, Managed, Write};
+use longshore_api::managed::{self, Managed, Root, Write};
 use longshore_api::schema::schema;
 use serde_json::{Value, json};
 
 use super::{Part, WriteOptions};
+use crate::apiserver::known::Known;
 use crate::apiserver::object::{copy, metadata, text};
 use crate::apiserver::resources::Resource;
 
@@ -54,8 +55,9 @@ pub(super) fn enter(
     }
     let sent = metadata(object).remove("managedFields").unwrap_or_default();
     let kept = old.and_then(|old| old.pointer("/metadata/managedFields"));
-    let known = schema().kind(&resource.api_version(), resource.kind);
-    let (Some(id), Some(manager)) = (known, options.manager.as_deref().filter(|_| part != Part::Whole)) else {
+    let (Some(known), Some(manager)) =
+        (Known::of(resource), options.manager.as_deref().filter(|_| part != Part::Whole))
+    else {
         copy(metadata(object), old.and_then(|old| old.get("metadata")), "managedFields");
         return;
     };
@@ -72,7 +74,7 @@ pub(super) fn enter(
     let (subresource, untouched) = (part.subresource(), part.untouched(resource));
     let write = Write { manager, api_version: &api_version, subresource, now, untouched };
     let empty = json!({});
-    let managed = managed::update(schema(), id, &write, old.unwrap_or(&empty), object, managed);
+    let managed = managed::update(schema(), known.root(), &write, old.unwrap_or(&empty), object, managed);
     put(object, &managed);
 }
 
@@ -81,7 +83,7 @@ pub(crate) fn of_review(answer: &mut Value, sent: &Value, subresource: &str, opt
     let (api_version, kind) = (text(answer, "/apiVersion").to_owned(), text(answer, "/kind").to_owned());
     let (Some(id), Some(manager)) = (schema().kind(&api_version, &kind), options.manager.as_deref()) else { return };
     let write = Write { manager, api_version: &api_version, subresource, now, untouched: &["status"] };
-    put(answer, &managed::update(schema(), id, &write, &json!({}), sent, Managed::default()));
+    put(answer, &managed::update(schema(), Root::Type(id), &write, &json!({}), sent, Managed::default()));
 }
 
 /// Writes the owners into an object.

@@ -1,13 +1,12 @@
 //! Replacing and patching: one loop that reads, changes, checks and writes unless somebody else was faster.
 
-use longshore_api::schema::check::prune;
-use longshore_api::schema::schema;
 use serde_json::{Map, Value, json};
 
 use super::create::{bad_types, check_size};
 use super::{FieldValidation, Registry, TRIES, WriteOptions};
 use crate::apiserver::admission;
 use crate::apiserver::error::{ApiError, Cause};
+use crate::apiserver::known::Known;
 use crate::apiserver::object::{
     Object, child, copy, default, draft, drop_nulls, list, meta, metadata, text, tidy_metadata,
 };
@@ -66,7 +65,7 @@ impl Registry {
                 }
                 return Err(ApiError::not_found(resource, name));
             };
-            let old = Object::from(entry.clone()).value()?;
+            let old = resource.read(&entry.clone().into())?;
             let (sent, stored) = (meta(&object, "uid"), meta(&old, "uid"));
             if !sent.is_empty() && sent != stored {
                 let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}");
@@ -95,11 +94,11 @@ impl Registry {
             let Some(entry) = self.store.get(&resource.key(namespace, name)) else {
                 return Err(ApiError::not_found(resource, name));
             };
-            let old = Object::from(entry.clone()).value()?;
+            let old = resource.read(&entry.clone().into())?;
             let mut object = patch.apply(resource, &old)?;
-            if let Some(id) = schema().kind(&resource.api_version(), resource.kind) {
+            if let Some(known) = Known::of(resource) {
                 let sent = (options.fields == FieldValidation::Strict).then(|| object.to_string());
-                let findings = prune(schema(), id, &mut object);
+                let findings = known.prune(&mut object);
                 options.judge(&findings).map_err(|text| ApiError::bad_result(&sent.unwrap_or_default(), &text))?;
             }
             check_place(resource, namespace, name, &object)?;
@@ -135,7 +134,7 @@ impl Registry {
             let Some(entry) = self.store.get(&resource.key(namespace, name)) else {
                 return Err(ApiError::not_found(resource, name));
             };
-            let old = Object::from(entry.clone()).value()?;
+            let old = resource.read(&entry.clone().into())?;
             let Some(object) = change(old.clone())? else { return Ok(entry.into()) };
             if let Step::Done(object) = self.write(resource, part, &entry, &old, object, options).await? {
                 return Ok(object);
@@ -170,7 +169,9 @@ impl Registry {
             return Err(ApiError::stale(resource, &name));
         }
         resource.strategy.decode(&object).map_err(|detail| bad_types(resource, &detail))?;
-        drop_nulls(&mut object);
+        if resource.custom.is_none() {
+            drop_nulls(&mut object);
+        }
         inherit(resource, &mut object, old);
         let sent = (part == Part::Resize).then(|| object.clone());
         merge_part(resource, part, &mut object, old);
@@ -187,7 +188,7 @@ impl Registry {
 
         let mut causes = rules::metadata_causes(resource, &object);
         causes.extend(new_finalizers(&object, old));
-        if part == Part::Main {
+        if part == Part::Main || (part == Part::Status && resource.custom.is_some()) {
             causes.extend(resource.strategy.validate(&object));
             causes.extend(resource.strategy.validate_update(&object, old));
         }
@@ -208,13 +209,14 @@ impl Registry {
         if resource.has_generation && resource.strategy.is_new_generation(&object, old) {
             bump_generation(&mut object);
         }
-        if object == *old {
+        let stored_well = resource.custom.is_none_or(|custom| custom.is_stored_well(&entry.value));
+        if object == *old && stored_well {
             return Ok(Step::Done(entry.clone().into()));
         }
         if options.dry_run {
             return Ok(Step::Done(Object::unstored(&object)));
         }
-        let draft = draft(&object);
+        let draft = draft(resource, &object);
         check_size(&draft)?;
         let written = if is_released(resource, &object) {
             self.store.delete(&entry.key, entry.revision, draft).await

@@ -47,6 +47,22 @@ pub static PRIORITYCLASSES: Resource = Resource {
     )
 };
 
+/// Definitions of custom kinds.
+pub static CUSTOMRESOURCEDEFINITIONS: Resource = Resource {
+    short_names: &["crd", "crds"],
+    categories: &["api-extensions"],
+    namespaced: false,
+    has_status: true,
+    has_generation: true,
+    ..Resource::new(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "customresourcedefinition",
+        "CustomResourceDefinition",
+        &kinds::CUSTOM_RESOURCE_DEFINITIONS,
+    )
+};
+
 /// Requests for certificates.
 pub static CERTIFICATESIGNINGREQUESTS: Resource = Resource {
     short_names: &["csr"],

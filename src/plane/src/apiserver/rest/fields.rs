@@ -25,10 +25,16 @@ pub(super) fn validation(call: &Call) -> Result<FieldValidation, ApiError> {
 /// Adds the warnings of a write to its answer.
 pub(super) fn told(options: &WriteOptions, mut response: Response<Body>) -> Response<Body> {
     for text in options.warnings.take() {
-        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers_mut().append(header::WARNING, value);
-        }
+        response = warned(&text, response);
+    }
+    response
+}
+
+/// Adds a warning to an answer.
+pub(super) fn warned(text: &str, mut response: Response<Body>) -> Response<Body> {
+    let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+    if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+        response.headers_mut().append(header::WARNING, value);
     }
     response
 }

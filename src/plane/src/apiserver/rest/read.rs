@@ -50,6 +50,9 @@ pub(super) fn one(
 
 /// Returns stored bytes as the face of the kind shows them.
 fn shown(resource: &Resource, bytes: Bytes) -> Result<Bytes, ApiError> {
+    if let Some(custom) = resource.custom {
+        return custom.shown_bytes(bytes);
+    }
     if resource.stored_as.is_none() {
         return Ok(bytes);
     }
@@ -144,7 +147,7 @@ pub(super) fn many(
     }
     let bytes = match wanted.form {
         Form::Plain | Form::Discovery => {
-            let kind = format!("{}List", resource.kind);
+            let kind = resource.list_kind();
             let items: Result<Vec<Bytes>, ApiError> =
                 list.items.iter().map(|item| shown(resource, item.bytes.clone())).collect();
             join(&kind, &resource.api_version(), &metadata, items?.into_iter())

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use http::{Method, Request, Response, StatusCode};
+use longshore_api::custom::definition::Scale;
 use serde_json::{Map, Value, json};
 
 use super::read::one;
@@ -26,13 +27,13 @@ pub(super) async fn scale(
     let namespace = call.namespace(resource);
     let stored = api.registry().get(resource, namespace, call.name())?;
     if matches!(*request.method(), Method::GET | Method::HEAD) {
-        return one(api, call, &SCALES, StatusCode::OK, form, shown(&stored)?);
+        return one(api, call, &SCALES, StatusCode::OK, form, shown(resource, &stored)?);
     }
     let options = call.write_options()?;
     let (parts, body) = request.into_parts();
     let body = read_body(body).await?;
     let sent = if parts.method == Method::PATCH {
-        let before = scale_of(&stored.value()?);
+        let before = scale_of(resource, &resource.read(&stored)?);
         Patch::parse(&media_type(&parts.headers), &body)?.apply(&SCALES, &before)?
     } else {
         let sent = decode(&parts.headers, SCALES.kind, &body)?;
@@ -65,30 +66,65 @@ pub(super) async fn scale(
         if !version.is_empty() {
             metadata(&mut object).insert("resourceVersion".to_owned(), json!(version));
         }
-        child(&mut object, "spec").insert("replicas".to_owned(), json!(replicas));
+        match scale_paths(resource) {
+            Some(paths) => put(&mut object, &paths.spec, replicas),
+            None => drop(child(&mut object, "spec").insert("replicas".to_owned(), json!(replicas))),
+        }
         Ok(Some(object))
     };
     let written = api.registry().modify(resource, namespace, call.name(), Part::Main, &options, change).await?;
-    one(api, call, &SCALES, StatusCode::OK, form, shown(&written)?)
+    one(api, call, &SCALES, StatusCode::OK, form, shown(resource, &written)?)
 }
 
-fn shown(object: &Object) -> Result<Object, ApiError> {
-    let scale = scale_of(&object.value()?);
+/// Where a custom kind keeps its numbers.
+fn scale_paths(resource: &Resource) -> Option<Scale> {
+    resource.custom?.served()?.version().scale.clone()
+}
+
+/// Sets a number below maps that are made where they are missing.
+fn put(object: &mut Value, path: &[String], number: i64) {
+    let Some((last, before)) = path.split_last() else { return };
+    let mut at = object;
+    for name in before {
+        child(at, name);
+        at = &mut at[name];
+    }
+    if !at.is_object() {
+        *at = json!({});
+    }
+    at[last] = json!(number);
+}
+
+fn shown(resource: &Resource, object: &Object) -> Result<Object, ApiError> {
+    let scale = scale_of(resource, &resource.read(object)?);
     Ok(Object { bytes: scale.to_string().into(), revision: object.revision })
 }
 
-fn scale_of(object: &Value) -> Value {
+fn scale_of(resource: &Resource, object: &Value) -> Value {
     let mut head = Map::new();
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         copy(&mut head, object.get("metadata"), key);
     }
-    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    let paths = scale_paths(resource);
+    let at = |path: &[String]| path.iter().try_fold(object, |value, name| value.get(name));
+    let pointer = |pointer: &str| object.pointer(pointer);
+    let (wanted, present) = match &paths {
+        Some(paths) => (at(&paths.spec), at(&paths.status)),
+        None => (pointer("/spec/replicas"), pointer("/status/replicas")),
+    };
+    let number = |value: Option<&Value>| value.and_then(Value::as_i64).unwrap_or(0);
     let mut spec = Map::new();
-    if number("/spec/replicas") != 0 {
-        spec.insert("replicas".to_owned(), json!(number("/spec/replicas")));
+    if number(wanted) != 0 {
+        spec.insert("replicas".to_owned(), json!(number(wanted)));
     }
-    let mut status = json!({"replicas": number("/status/replicas")});
-    let selector = selector_text(object);
+    let mut status = json!({"replicas": number(present)});
+    let selector = match &paths {
+        Some(paths) => {
+            let text = paths.selector.as_deref().and_then(at).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        }
+        None => selector_text(object),
+    };
     if !selector.is_empty() {
         status["selector"] = json!(selector);
     }

@@ -43,6 +43,11 @@ pub trait Strategy: Sync + fmt::Debug {
     /// Carries over what a status update may not touch, beyond everything that is not status.
     fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
 
+    /// Finds broken rules in what is made new.
+    fn validate_new(&self, object: &Value) -> Vec<Cause> {
+        self.validate(object)
+    }
+
     /// Finds broken rules.
     fn validate(&self, _object: &Value) -> Vec<Cause> {
         Vec::new()

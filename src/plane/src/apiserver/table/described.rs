@@ -324,7 +324,7 @@ static CLUSTER: Kinds = &[
             shown("PreemptionPolicy", Text("/preemptionPolicy")),
         ],
     ),
-    (&["LimitRange", "Role", "ClusterRole"], &[NAME, ("Created At", "date", 0, Made)]),
+    (&["LimitRange", "Role", "ClusterRole", "CustomResourceDefinition"], &[NAME, ("Created At", "date", 0, Made)]),
 ];
 
 /// Returns the columns of a kind that is told here.

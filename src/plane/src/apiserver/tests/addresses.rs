@@ -40,7 +40,7 @@ impl Store for Rival {
             let mut theirs: Value = serde_json::from_slice(&draft.render("1")).unwrap();
             theirs["metadata"]["name"] = json!("theirs");
             theirs["metadata"]["uid"] = json!("another");
-            self.0.create("services/a/theirs", object::draft(&theirs)).await?;
+            self.0.create("services/a/theirs", object::draft(&SERVICES, &theirs)).await?;
         }
         self.0.create(key, draft).await
     }

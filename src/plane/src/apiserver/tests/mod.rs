@@ -2,6 +2,7 @@
 
 mod addresses;
 mod apply;
+mod custom;
 mod golden;
 mod kinds;
 mod kubectl;

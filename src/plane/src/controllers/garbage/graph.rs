@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::apiserver::object::{list, meta, text};
-use crate::apiserver::resources::{Resource, find_kind};
+use crate::apiserver::registry::Registry;
+use crate::apiserver::resources::Resource;
 
 /// Where an object is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +26,8 @@ impl PartialEq for Resource {
 impl Eq for Resource {}
 
 impl Place {
-    pub(super) fn of(object: &Value) -> Option<Self> {
-        let resource = find_kind(text(object, "/apiVersion"), text(object, "/kind"))?;
+    pub(super) fn of(registry: &Registry, object: &Value) -> Option<Self> {
+        let resource = registry.kind(text(object, "/apiVersion"), text(object, "/kind"))?;
         Some(Self { resource, namespace: meta(object, "namespace").to_owned(), name: meta(object, "name").to_owned() })
     }
 
@@ -54,22 +55,22 @@ pub(super) struct Child {
 
 impl Child {
     /// Returns nothing for an object without owners.
-    pub(super) fn of(object: &Value) -> Option<Self> {
+    pub(super) fn of(registry: &Registry, object: &Value) -> Option<Self> {
         let references = list(object, "/metadata/ownerReferences");
         if references.is_empty() {
             return None;
         }
-        let place = Place::of(object)?;
-        let owners = references.iter().map(|reference| Owner::of(reference, &place)).collect();
+        let place = Place::of(registry, object)?;
+        let owners = references.iter().map(|reference| Owner::of(registry, reference, &place)).collect();
         Some(Self { place, owners })
     }
 }
 
 impl Owner {
-    fn of(reference: &Value, child: &Place) -> Self {
-        let resource = find_kind(text(reference, "/apiVersion"), text(reference, "/kind"));
+    fn of(registry: &Registry, reference: &Value, child: &Place) -> Self {
+        let resource = registry.kind(text(reference, "/apiVersion"), text(reference, "/kind"));
         // An object outside namespaces cannot belong to one inside.
-        let resource = resource.map(Resource::stored).filter(|row| !row.namespaced || child.resource.namespaced);
+        let resource = resource.map(|row| row.stored()).filter(|row| !row.namespaced || child.resource.namespaced);
         let place = resource.map(|resource| Place {
             resource,
             namespace: if resource.namespaced { child.namespace.clone() } else { String::new() },

@@ -95,7 +95,7 @@ impl Collector {
 
     fn take(&mut self, key: &Arc<str>, bytes: &[u8]) {
         let Ok(object) = parse(bytes) else { return };
-        if self.graph.set(key, Child::of(&object)) {
+        if self.graph.set(key, Child::of(&self.registry, &object)) {
             self.todo.insert(Arc::clone(key));
         }
         if waits_for(&object).is_some() {
@@ -141,7 +141,7 @@ impl Collector {
             return self.finish(&object, finalizer).await;
         }
         // The owners that it has now: the graph may not have heard yet that it was set free.
-        let Some(child) = Child::of(&object) else { return Ok(()) };
+        let Some(child) = Child::of(&self.registry, &object) else { return Ok(()) };
         if !text(&object, "/metadata/deletionTimestamp").is_empty() {
             return Ok(());
         }
@@ -215,7 +215,7 @@ impl Collector {
                 return Ok(());
             }
         }
-        let Some(Place { resource, namespace, name }) = Place::of(object) else { return Ok(()) };
+        let Some(Place { resource, namespace, name }) = Place::of(&self.registry, object) else { return Ok(()) };
         let change = |mut object: Value| {
             if meta(&object, "uid") != uid {
                 return Ok(None);

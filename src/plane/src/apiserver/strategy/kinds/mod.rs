@@ -5,6 +5,7 @@ mod batch;
 mod certificates;
 mod core;
 mod cron;
+mod definitions;
 mod network;
 mod policy;
 mod rbac;
@@ -18,6 +19,7 @@ pub(crate) use certificates::{CERTIFICATE_SIGNING_REQUESTS, approval_causes};
 pub(crate) use core::{
     ENDPOINTS, LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_TEMPLATES, RESOURCE_QUOTAS,
 };
+pub(crate) use definitions::CUSTOM_RESOURCE_DEFINITIONS;
 pub(crate) use network::{ENDPOINT_SLICES, INGRESS_CLASSES, INGRESSES, NETWORK_POLICIES};
 pub(crate) use policy::POD_DISRUPTION_BUDGETS;
 pub(crate) use rbac::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES};

@@ -1,0 +1,224 @@
+use serde_json::json;
+
+use super::*;
+
+fn run(text: &str, value: &Json, schema: &Json) -> Result<bool, CelError> {
+    let node = Node::read(schema);
+    let program = Program::parse(text).map_err(CelError::Failed)?;
+    let variables = [Variable { name: "self", value, node: Some(&node), optional: None }];
+    program.holds(&variables, &mut Budget::default())
+}
+
+fn sample() -> (Json, Json) {
+    let value = json!({"n": 3, "half": 1, "s": "hello", "list": ["a", "b"], "set": ["x", "y"], "map": {"k": "v"},
+        "objects": [{"name": "a", "v": 1}, {"name": "b", "v": 2}], "time": "2026-01-02T03:04:05Z", "span": "90m",
+        "a-b": 1, "namespace": "ns", "any": 1, "flag": true, "none": null});
+    let schema = json!({"type": "object", "properties": {
+        "n": {"type": "integer"}, "half": {"type": "number"}, "s": {"type": "string"},
+        "list": {"type": "array", "items": {"type": "string"}},
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "map": {"type": "object", "additionalProperties": {"type": "string"}},
+        "objects": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}, "v": {"type": "integer"}}}},
+        "time": {"type": "string", "format": "date-time"}, "span": {"type": "string", "format": "duration"},
+        "a-b": {"type": "integer"}, "namespace": {"type": "string"}, "any": {"x-kubernetes-int-or-string": true},
+        "flag": {"type": "boolean"}, "none": {"type": "string", "nullable": true}}});
+    (value, schema)
+}
+
+#[test]
+fn expressions_hold() {
+    let (value, schema) = sample();
+    for text in [
+        "true",
+        "!false",
+        "self.n == 3",
+        "self.n > 2 && self.n <= 3",
+        "self.n + 1 == 4 ? true : false",
+        "-self.n == -3",
+        "7 % 4 == 3 && 7 / 2 == 3",
+        "1.5 + 1.5 == 3.0",
+        "self.half == 1.0",
+        "1u + 2u == 3u",
+        "0x10 == 16",
+        "self.s.startsWith('he') && self.s.endsWith(\"lo\") && self.s.contains('ell')",
+        "self.s.matches('^h.*o$')",
+        "size(self.s) == 5 && self.s.size() == 5",
+        "self.list == ['a', 'b']",
+        "self.list[1] == 'b'",
+        "'a' in self.list",
+        "!('z' in self.list)",
+        "self.set == ['y', 'x']",
+        "self.list + ['c'] == ['a', 'b', 'c']",
+        "self.set + ['x'] == ['x', 'y']",
+        "self.map['k'] == 'v' && self.map.k == 'v'",
+        "'k' in self.map",
+        "self.map == {'k': 'v'}",
+        "has(self.n) && !has(self.missing)",
+        "self.objects.all(o, o.v > 0)",
+        "self.objects.exists(o, o.name == 'b')",
+        "self.objects.exists_one(o, o.v == 1)",
+        "self.objects.map(o, o.v) == [1, 2]",
+        "self.objects.map(o, o.v > 1, o.name) == ['b']",
+        "self.objects.filter(o, o.v == 2).size() == 1",
+        "self.map.all(k, self.map[k] == 'v')",
+        "self.objects.all(i, o, o.v == i + 1)",
+        "self.objects.transformList(i, o, o.v + i) == [1, 3]",
+        "self.objects.map(o, o.v).sum() == 3",
+        "[3, 1].max() == 3 && [3, 1].min() == 1",
+        "![3, 1].isSorted()",
+        "['a', 'b'].join('-') == 'a-b'",
+        "'a,b'.split(',') == ['a', 'b']",
+        "'abc'.split('') == ['a', 'b', 'c']",
+        "'hello'.substring(1, 3) == 'el'",
+        "'hello'.indexOf('l') == 2 && 'hello'.lastIndexOf('l') == 3",
+        "'aXb'.lowerAscii() == 'axb' && ' a '.trim() == 'a'",
+        "'aab'.replace('a', 'x') == 'xxb' && 'aab'.replace('a', 'x', 1) == 'xab'",
+        "'abc 123'.find('[0-9]+') == '123' && '1 2 3'.findAll('[0-9]') == ['1', '2', '3']",
+        "self.time > timestamp('2026-01-01T00:00:00Z')",
+        "self.time.getFullYear() == 2026 && self.time.getMonth() == 0 && self.time.getHours() == 3",
+        "self.span == duration('1h30m') && self.span.getMinutes() == 90",
+        "self.time + self.span == timestamp('2026-01-02T04:34:05Z')",
+        "self.a__dash__b == 1",
+        "self.__namespace__ == 'ns'",
+        "type(self.any) == int && type(self.s) == string",
+        "self.none == null",
+        "int('3') == 3 && string(3) == '3' && double(3) == 3.0 && uint(3) == 3u",
+        "self.?n.orValue(0) == 3 && self.?missing.orValue(9) == 9",
+        "self.?missing.hasValue() == false",
+        "optional.of(1).value() == 1 && !optional.none().hasValue()",
+        "self.?n.optMap(x, x + 1).value() == 4",
+        "cel.bind(x, self.n, x * x == 9)",
+        "quantity('1Gi').isGreaterThan(quantity('1M'))",
+        "quantity('1').add(quantity('500m')).compareTo(quantity('1500m')) == 0",
+        "isQuantity('1Gi') && !isQuantity('x')",
+        "ip('10.0.0.1').family() == 4 && isIP('::1')",
+        "cidr('10.0.0.0/8').containsIP('10.1.2.3')",
+        "cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16') && cidr('10.1.0.0/8').masked() == cidr('10.0.0.0/8')",
+        "url('https://example.com:80/a?x=1').getHostname() == 'example.com' && url('https://example.com:80/a').getPort() == '80'",
+        "isURL('https://x') && url('https://h/p?a=b').getQuery() == {'a': ['b']}",
+        "sets.contains([1, 2], [1]) && sets.intersects([1], [1, 2]) && sets.equivalent([1, 1], [1])",
+        "false && self.missing == 1 || true",
+        "self.missing == 1 || true",
+        "[1, 'a', true].size() == 3",
+        "r'\\d' == '\\\\d'",
+        "b'abc' == bytes('abc')",
+        "'\\u0041' == 'A'",
+        "[1, 2].exists(x, x > 1) && [[1], [2, 3]].flatten() == [1, 2, 3] && [2, 1].sort() == [1, 2] && [1, 1].distinct() == [1]",
+        "math.greatest(1, 3, 2) == 3",
+        "// a word\n true",
+    ] {
+        assert_eq!(run(text, &value, &schema), Ok(true), "{text}");
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_said() {
+    let (value, schema) = sample();
+    for (text, want) in [
+        ("self.missing == 1", "no such key: missing"),
+        ("self.list[7] == 'a'", "index out of bounds: 7"),
+        ("1 / 0 == 1", "division by zero"),
+        ("9223372036854775807 + 1 > 0", "integer overflow"),
+        ("self.n + 'a' == 'b'", "no such overload"),
+        ("self.n", "expected a bool, found int"),
+        ("'x'.matches('(')", "error parsing regexp"),
+    ] {
+        let Err(CelError::Failed(found)) = run(text, &value, &schema) else { panic!("{text}") };
+        assert!(found.starts_with(want), "{text}: {found}");
+    }
+}
+
+#[test]
+fn what_is_no_expression_is_refused_with_its_place() {
+    for text in [
+        "",
+        "self.",
+        "1 +",
+        "(1",
+        "[1",
+        "{1: }",
+        "has(1)",
+        "a.all(1, true)",
+        "'x",
+        "1 2",
+        "a b",
+        "self.n = 3",
+        "%",
+        "99999999999999999999",
+        "-",
+        "!",
+        "in",
+        "a ? b",
+    ] {
+        assert!(Program::parse(text).is_err(), "{text}");
+    }
+    assert_eq!(Program::parse("1 +").unwrap_err(), "ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>'");
+}
+
+#[test]
+fn depth_and_length_are_bounded() {
+    for text in [
+        "(".repeat(10_000),
+        format!("{}1{}", "(".repeat(200), ")".repeat(200)),
+        "[".repeat(5000),
+        "!".repeat(100_000),
+        format!("1{}", "+1".repeat(5000)),
+        format!("a{}", ".b".repeat(5000)),
+        "a?".repeat(5000),
+        "x".repeat(1 << 20),
+        format!("1{}", "?1:1".repeat(3000)),
+    ] {
+        drop(Program::parse(&text));
+    }
+    assert!(
+        Program::parse(&format!("{}1{}", "(".repeat(200), ")".repeat(200))).unwrap_err().contains("recursion limit")
+    );
+    assert!(Program::parse(&vec!["true"; 2000].join(" && ")).is_ok(), "a long chain is no deep one");
+}
+
+#[test]
+fn no_expression_runs_without_end() {
+    let numbers: Vec<i64> = (0..2000).collect();
+    let long = "x".repeat(100_000);
+    let value = json!({"l": numbers, "s": long});
+    let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}, "s": {"type": "string"}}});
+    for text in [
+        "self.l.all(a, self.l.all(b, self.l.all(c, a + b + c >= 0)))",
+        "self.l.all(a, self.s.contains('y' + string(a)) || true)",
+        "self.l.map(a, self.l).map(b, b.map(c, self.l)).size() > 0",
+        "self.l.all(a, self.l == self.l)",
+        "self.l.all(a, self.s.replace('x', self.s).size() > 0)",
+        "cel.bind(a, self.s + self.s, cel.bind(b, a + a + a + a, cel.bind(c, b + b + b + b, cel.bind(d, c + c + c + c, d + d + d + d != ''))))",
+        "sets.equivalent(self.l, self.l)",
+        "self.l.distinct().size() == 2000",
+    ] {
+        assert_eq!(run(text, &value, &schema), Err(CelError::Cost), "{text}");
+    }
+    assert_eq!(run("self.l.all(a, a >= 0)", &value, &schema), Ok(true));
+}
+
+#[test]
+fn names_and_fields_that_are_not_there_are_found_before() {
+    let (_, schema) = sample();
+    let node = Node::read(&schema);
+    let found = |text: &str| check(&Program::parse(text).unwrap(), &[("self", Some(&node))]);
+    for text in [
+        "self.n > 1",
+        "self.objects.all(o, o.v > 0)",
+        "self.map.anything == 'x'",
+        "self.a__dash__b == 1",
+        "self.any == 1",
+        "optional.none().hasValue()",
+    ] {
+        assert_eq!(found(text), [""; 0], "{text}");
+    }
+    for (text, want) in [
+        ("self.missing > 1", "undefined field 'missing'"),
+        ("self.objects.all(o, o.w > 0)", "undefined field 'w'"),
+        ("other.n > 1", "undeclared reference to 'other' (in container '')"),
+        ("nope(self.n)", "undeclared reference to 'nope' (in container '')"),
+        ("self.n.x == 1", "type 'integer' does not support field selection"),
+    ] {
+        assert_eq!(found(text), [format!("ERROR: <input>:1:1: {want}")], "{text}");
+    }
+}
