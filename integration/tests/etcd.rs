@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
 use longshore_integration::etcd::{Etcd, EtcdVersion, PlaneProcess};
 use longshore_plane::store::{
     Draft, EtcdOptions, EtcdStore, EventKind, Limits, ListRequest, MemoryStore, OpenError, Revision, Store, StoreError,
@@ -195,6 +196,36 @@ fn map(name: &str, value: &str) -> ConfigMap {
     }
 }
 
+/// A kind that is defined through one apiserver is served by the other, as soon as that is told.
+async fn a_custom_kind(first: &Api<ConfigMap>, second: &Api<ConfigMap>) -> Result<()> {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition: CustomResourceDefinition = serde_json::from_value(
+        json!({"metadata": {"name": "things.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"}, "versions": [
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}}),
+    )?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(first.clone().into_client());
+    definitions.create(&PostParams::default(), &definition).await?;
+    let established = kube::runtime::conditions::is_crd_established();
+    let wait = kube::runtime::wait::await_condition(definitions, "things.example.com", established);
+    tokio::time::timeout(Duration::from_secs(20), wait).await??;
+    let resource = kube::api::ApiResource {
+        group: "example.com".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "example.com/v1".to_owned(),
+        kind: "Thing".to_owned(),
+        plural: "things".to_owned(),
+    };
+    let things = |api: &Api<ConfigMap>| -> Api<DynamicObject> {
+        Api::namespaced_with(api.clone().into_client(), "default", &resource)
+    };
+    let thing = DynamicObject::new("x", &resource).data(json!({"spec": {"a": 1}}));
+    let made = things(second).create(&PostParams::default(), &thing).await?;
+    let read = things(first).get("x").await?;
+    ensure!(read.data["spec"]["a"] == 1 && read.metadata.uid == made.metadata.uid, "{read:?}");
+    Ok(())
+}
+
 #[test]
 fn two_apiservers_on_one_etcd_are_one_cluster() {
     on_a_runtime(async {
@@ -225,8 +256,11 @@ fn two_apiservers_on_one_etcd_are_one_cluster() {
             });
             let outcomes = futures_util::future::join_all(tries).await;
             ensure!(outcomes.iter().filter(|outcome| outcome.is_ok()).count() == 1, "{outcomes:?}");
+            a_custom_kind(&first, &second).await.with_context(|| format!("{version:?}"))?;
             let keys = etcd.keys()?;
             for wanted in [
+                "/registry/apiextensions.k8s.io/customresourcedefinitions/things.example.com",
+                "/registry/example.com/things/default/x",
                 "/registry/configmaps/default/race",
                 "/registry/namespaces/kube-system",
                 "/registry/services/specs/default/kubernetes",

@@ -1,18 +1,27 @@
 //! Evaluation, every step of which is paid for.
 
+mod arithmetic;
+
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use regex::Regex;
 
 use super::CelError;
 use super::functions;
 use super::parser::{Bind, Each, Expr, Literal};
 use super::value::Val;
+use crate::custom::pattern;
 
 /// What one expression may cost, as upstream has it.
 const PER_EXPRESSION: u64 = 1_000_000;
 
 /// What all expressions of one object may cost together, as upstream has it.
 const PER_OBJECT: u64 = 10_000_000;
+
+/// What reading a regular expression costs, beside its length.
+const PER_REGEX: u64 = 1000;
 
 /// Bytes of text that are one step.
 const BYTES_PER_STEP: usize = 10;
@@ -51,6 +60,8 @@ impl Budget {
 /// One evaluation.
 pub(super) struct Run<'v, 'b> {
     names: Vec<(&'v str, Val<'v>)>,
+    /// Regular expressions that were read: the same one is asked of each item.
+    regexes: HashMap<Arc<str>, Regex>,
     budget: &'b mut Budget,
 }
 
@@ -67,7 +78,7 @@ pub(super) fn no_overload<T>() -> Result<T, CelError> {
 impl<'v, 'b> Run<'v, 'b> {
     pub(super) fn new(names: Vec<(&'v str, Val<'v>)>, budget: &'b mut Budget) -> Self {
         budget.begin();
-        Self { names, budget }
+        Self { names, regexes: HashMap::new(), budget }
     }
 
     /// Pays for work on values.
@@ -78,6 +89,22 @@ impl<'v, 'b> Run<'v, 'b> {
             other => other.size(),
         });
         self.budget.pay(u64::try_from(steps.sum::<usize>()).unwrap_or(u64::MAX).saturating_add(1))
+    }
+
+    /// Reads a regular expression, once.
+    pub(super) fn regex(&mut self, text: &Arc<str>) -> Result<Regex, CelError> {
+        if let Some(regex) = self.regexes.get(text) {
+            return Ok(regex.clone());
+        }
+        let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        self.budget.pay(PER_REGEX.saturating_add(length.saturating_mul(10)))?;
+        match pattern::compile(text) {
+            Ok(regex) => {
+                self.regexes.insert(Arc::clone(text), regex.clone());
+                Ok(regex)
+            }
+            Err(error) => failed(format!("error parsing regexp: {error}")),
+        }
     }
 
     /// Pays for a comparison: all that lies in the smaller value may be looked at, and sets are compared each with each.
@@ -294,72 +321,6 @@ impl<'v, 'b> Run<'v, 'b> {
                     }
                 }
                 Ok(Val::Bool(false))
-            }
-            _ => no_overload(),
-        }
-    }
-
-    fn arithmetic(&mut self, sign: &str, left: &Val<'v>, right: &Val<'v>) -> Found<'v> {
-        let zero = || failed(if sign == "%" { "modulus by zero" } else { "division by zero" });
-        match (left, right) {
-            (Val::Int(a), Val::Int(b)) => {
-                let made = match sign {
-                    "+" => a.checked_add(*b),
-                    "-" => a.checked_sub(*b),
-                    "*" => a.checked_mul(*b),
-                    _ if *b == 0 => return zero(),
-                    "/" => a.checked_div(*b),
-                    _ => a.checked_rem(*b),
-                };
-                made.map(Val::Int).ok_or_else(overflow)
-            }
-            (Val::Uint(a), Val::Uint(b)) => {
-                let made = match sign {
-                    "+" => a.checked_add(*b),
-                    "-" => a.checked_sub(*b),
-                    "*" => a.checked_mul(*b),
-                    _ if *b == 0 => return zero(),
-                    "/" => a.checked_div(*b),
-                    _ => a.checked_rem(*b),
-                };
-                made.map(Val::Uint).ok_or_else(overflow)
-            }
-            (Val::Double(a), Val::Double(b)) => match sign {
-                "+" => Ok(Val::Double(a + b)),
-                "-" => Ok(Val::Double(a - b)),
-                "*" => Ok(Val::Double(a * b)),
-                "/" => Ok(Val::Double(a / b)),
-                _ => no_overload(),
-            },
-            (Val::Text(a), Val::Text(b)) if sign == "+" => {
-                self.pay(&[left, right])?;
-                Ok(Val::text(format!("{a}{b}")))
-            }
-            (Val::Bytes(a), Val::Bytes(b)) if sign == "+" => {
-                self.pay(&[left, right])?;
-                Ok(Val::Bytes([&**a, &**b].concat().into()))
-            }
-            (Val::List(_) | Val::JsonList(..), Val::List(_) | Val::JsonList(..)) if sign == "+" => {
-                self.pay(&[left, right])?;
-                if matches!(left, Val::JsonList(_, Some(_))) {
-                    self.pay_deep(left, right)?;
-                }
-                left.joined(right).map(Val::list).map_or_else(no_overload, Ok)
-            }
-            (Val::Time(time), Val::Span(span)) | (Val::Span(span), Val::Time(time)) if sign == "+" => {
-                time.checked_add(*span).map(Val::Time).map_err(|_| overflow())
-            }
-            (Val::Time(time), Val::Span(span)) if sign == "-" => {
-                time.checked_sub(*span).map(Val::Time).map_err(|_| overflow())
-            }
-            (Val::Time(a), Val::Time(b)) if sign == "-" => Ok(Val::Span(a.duration_since(*b))),
-            (Val::Span(a), Val::Span(b)) => {
-                let made = match sign {
-                    "+" => a.checked_add(*b),
-                    "-" => a.checked_sub(*b),
-                    _ => return no_overload(),
-                };
-                made.map(Val::Span).ok_or_else(overflow)
             }
             _ => no_overload(),
         }

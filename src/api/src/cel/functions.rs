@@ -1,14 +1,18 @@
 //! Functions: CEL's own and those that Kubernetes adds for texts, lists, sets, quantities, addresses and URLs.
 
+mod amounts;
+mod lists;
+mod texts;
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp};
 
 use super::eval::{Found, Run, failed, no_overload, overflow};
 use super::network;
 use super::value::Val;
-use crate::custom::{format, pattern};
+use crate::custom::format;
 use crate::quantity::Quantity;
 
 /// Words before the dot in names of functions.
@@ -223,7 +227,7 @@ pub(super) fn placed<'v>(run: &mut Run<'v, '_>, place: &str, name: &str, args: &
                 [list] => list.items().unwrap_or_else(|| vec![list.clone()]),
                 many => many.to_vec(),
             };
-            extreme(&items, if name == "greatest" { Ordering::Greater } else { Ordering::Less })
+            lists::extreme(&items, if name == "greatest" { Ordering::Greater } else { Ordering::Less })
         }
         ("math", "abs", [Val::Int(number)]) => number.checked_abs().map(Val::Int).ok_or_else(overflow),
         ("math", _, [Val::Double(number)]) => Ok(match name {
@@ -245,9 +249,9 @@ pub(super) fn method<'v>(run: &mut Run<'v, '_>, on: &Val<'v>, name: &str, args: 
         return size(on);
     }
     match on {
-        Val::Text(text) => text_method(run, text, name, args),
-        Val::List(_) | Val::JsonList(..) => list_method(run, on, name, args),
-        Val::Time(time) => time_method(*time, name, args),
+        Val::Text(text) => texts::method(run, text, name, args),
+        Val::List(_) | Val::JsonList(..) => lists::method(run, on, name, args),
+        Val::Time(time) => amounts::time(*time, name, args),
         Val::Span(span) => match (name, args) {
             ("getHours", []) => Ok(Val::Int(span.as_secs() / 3600)),
             ("getMinutes", []) => Ok(Val::Int(span.as_secs() / 60)),
@@ -255,7 +259,7 @@ pub(super) fn method<'v>(run: &mut Run<'v, '_>, on: &Val<'v>, name: &str, args: 
             ("getMilliseconds", []) => Ok(Val::Int(i64::from(span.subsec_millis()))),
             _ => no_overload(),
         },
-        Val::Quantity(quantity) => quantity_method(quantity, name, args),
+        Val::Quantity(quantity) => amounts::quantity(quantity, name, args),
         Val::Optional(inner) => match (name, args, inner) {
             ("hasValue", [], inner) => Ok(Val::Bool(inner.is_some())),
             ("value", [], Some(inner)) => Ok((**inner).clone()),
@@ -338,283 +342,4 @@ fn to_text<'v>(value: &Val<'v>) -> Found<'v> {
         Val::Quantity(quantity) => Val::text(quantity.to_string()),
         _ => return no_overload(),
     })
-}
-
-/// Returns the place of a character as a place of a byte; the end counts.
-fn byte_at(text: &str, at: i64) -> Option<usize> {
-    let at = usize::try_from(at).ok()?;
-    text.char_indices().map(|(byte, _)| byte).chain(std::iter::once(text.len())).nth(at)
-}
-
-fn char_at(text: &str, byte: usize) -> Val<'static> {
-    int(text.get(..byte).unwrap_or_default().chars().count())
-}
-
-fn text_method<'v>(run: &mut Run<'v, '_>, text: &Arc<str>, name: &str, args: &[Val<'v>]) -> Found<'v> {
-    let outside = |at: i64| failed(format!("index out of range: {at}"));
-    match (name, args) {
-        ("contains", [Val::Text(part)]) => Ok(Val::Bool(text.contains(&**part))),
-        ("startsWith", [Val::Text(part)]) => Ok(Val::Bool(text.starts_with(&**part))),
-        ("endsWith", [Val::Text(part)]) => Ok(Val::Bool(text.ends_with(&**part))),
-        ("matches" | "find" | "findAll", [Val::Text(expression), rest @ ..]) => {
-            // Reading an expression costs more than looking at a text.
-            for _ in 0..10 {
-                run.pay(&[&Val::Text(Arc::clone(expression))])?;
-            }
-            let regex = match pattern::compile(expression) {
-                Ok(regex) => regex,
-                Err(error) => return failed(format!("error parsing regexp: {error}")),
-            };
-            let found = |found: regex::Match<'_>| Val::text(found.as_str());
-            match (name, rest) {
-                ("matches", []) => Ok(Val::Bool(regex.is_match(text))),
-                ("find", []) => Ok(regex.find(text).map_or_else(|| Val::text(""), found)),
-                ("findAll", []) => Ok(Val::list(regex.find_iter(text).map(found).collect())),
-                ("findAll", [Val::Int(most)]) => {
-                    let most = usize::try_from(*most).unwrap_or(usize::MAX);
-                    Ok(Val::list(regex.find_iter(text).take(most).map(found).collect()))
-                }
-                _ => no_overload(),
-            }
-        }
-        ("charAt", [Val::Int(at)]) => match byte_at(text, *at) {
-            Some(byte) => {
-                let letter = text.get(byte..).unwrap_or_default().chars().next();
-                Ok(Val::text(letter.map(String::from).unwrap_or_default()))
-            }
-            None => outside(*at),
-        },
-        ("indexOf", [Val::Text(part), from @ ..]) => {
-            let from = match from {
-                [] => 0,
-                [Val::Int(at)] => match byte_at(text, *at) {
-                    Some(byte) => byte,
-                    None => return outside(*at),
-                },
-                _ => return no_overload(),
-            };
-            let found = text.get(from..).and_then(|rest| rest.find(&**part));
-            Ok(found.map_or(Val::Int(-1), |byte| char_at(text, from + byte)))
-        }
-        ("lastIndexOf", [Val::Text(part)]) => Ok(text.rfind(&**part).map_or(Val::Int(-1), |byte| char_at(text, byte))),
-        ("lowerAscii", []) => Ok(Val::text(text.to_ascii_lowercase())),
-        ("upperAscii", []) => Ok(Val::text(text.to_ascii_uppercase())),
-        ("trim", []) => Ok(Val::text(text.trim())),
-        ("reverse", []) => Ok(Val::text(text.chars().rev().collect::<String>())),
-        ("quote", []) => Ok(Val::text(format!("{text:?}"))),
-        ("replace", [Val::Text(old), Val::Text(new), most @ ..]) => {
-            let times = text.matches(&**old).count();
-            let times = match most {
-                [] => times,
-                [Val::Int(most)] if *most < 0 => times,
-                [Val::Int(most)] => times.min(usize::try_from(*most).unwrap_or(usize::MAX)),
-                _ => return no_overload(),
-            };
-            // The new text may be much longer than what was paid for so far.
-            for _ in 0..times {
-                run.pay(&[&Val::Text(Arc::clone(new))])?;
-            }
-            Ok(Val::text(text.replacen(&**old, new, times)))
-        }
-        ("split", [Val::Text(by), most @ ..]) => {
-            let parts: Vec<Val<'v>> = match most {
-                [] => text.split(&**by).map(Val::text).collect(),
-                [Val::Int(0)] => Vec::new(),
-                [Val::Int(most)] if *most > 0 => {
-                    text.splitn(usize::try_from(*most).unwrap_or(usize::MAX), &**by).map(Val::text).collect()
-                }
-                [Val::Int(_)] => text.split(&**by).map(Val::text).collect(),
-                _ => return no_overload(),
-            };
-            // Between empty marks Rust sees two more parts than Go: one at each end.
-            let inner = by.is_empty() && most.is_empty() && parts.len() >= 2;
-            Ok(Val::list(if inner { parts.get(1..parts.len() - 1).unwrap_or_default().to_vec() } else { parts }))
-        }
-        ("substring", [Val::Int(from)]) => match byte_at(text, *from) {
-            Some(byte) => Ok(Val::text(text.get(byte..).unwrap_or_default())),
-            None => outside(*from),
-        },
-        ("substring", [Val::Int(from), Val::Int(to)]) => match (byte_at(text, *from), byte_at(text, *to)) {
-            (Some(start), Some(end)) if start <= end => Ok(Val::text(text.get(start..end).unwrap_or_default())),
-            (Some(_), Some(_)) => failed(format!("invalid substring range. start: {from}, end: {to}")),
-            (None, _) => outside(*from),
-            (_, None) => outside(*to),
-        },
-        _ => no_overload(),
-    }
-}
-
-fn extreme<'v>(items: &[Val<'v>], wanted: Ordering) -> Found<'v> {
-    let Some((first, rest)) = items.split_first() else { return failed("min/max called on empty list") };
-    let mut best = first;
-    for item in rest {
-        match item.order(best) {
-            Some(order) if order == wanted => best = item,
-            Some(_) => {}
-            None => return no_overload(),
-        }
-    }
-    Ok(best.clone())
-}
-
-fn list_method<'v>(run: &mut Run<'v, '_>, on: &Val<'v>, name: &str, args: &[Val<'v>]) -> Found<'v> {
-    let items = on.items().unwrap_or_default();
-    match (name, args) {
-        ("isSorted", []) => {
-            let mut sorted = true;
-            for pair in items.windows(2) {
-                let [a, b] = pair else { continue };
-                match a.order(b) {
-                    Some(order) => sorted &= order != Ordering::Greater,
-                    None => return no_overload(),
-                }
-            }
-            Ok(Val::Bool(sorted))
-        }
-        ("sum", []) => {
-            let mut items = items.into_iter();
-            let Some(first) = items.next() else { return Ok(Val::Int(0)) };
-            items.try_fold(first, |sum, item| match (&sum, &item) {
-                (Val::Int(a), Val::Int(b)) => a.checked_add(*b).map(Val::Int).ok_or_else(overflow),
-                (Val::Uint(a), Val::Uint(b)) => a.checked_add(*b).map(Val::Uint).ok_or_else(overflow),
-                (Val::Double(a), Val::Double(b)) => Ok(Val::Double(a + b)),
-                (Val::Span(a), Val::Span(b)) => a.checked_add(*b).map(Val::Span).ok_or_else(overflow),
-                _ => no_overload(),
-            })
-        }
-        ("min", []) => extreme(&items, Ordering::Less),
-        ("max", []) => extreme(&items, Ordering::Greater),
-        ("indexOf", [wanted]) => {
-            for (at, item) in items.iter().enumerate() {
-                if run.equal(item, wanted)? {
-                    return Ok(int(at));
-                }
-            }
-            Ok(Val::Int(-1))
-        }
-        ("lastIndexOf", [wanted]) => {
-            for (at, item) in items.iter().enumerate().rev() {
-                if run.equal(item, wanted)? {
-                    return Ok(int(at));
-                }
-            }
-            Ok(Val::Int(-1))
-        }
-        ("join", separator) => {
-            let separator = match separator {
-                [] => "",
-                [Val::Text(text)] => text,
-                _ => return no_overload(),
-            };
-            let mut parts = Vec::with_capacity(items.len());
-            for item in &items {
-                let Val::Text(text) = item else { return no_overload() };
-                run.pay(&[item])?;
-                parts.push(&**text);
-            }
-            for _ in 0..parts.len() {
-                run.pay(&[&Val::text(separator)])?;
-            }
-            Ok(Val::text(parts.join(separator)))
-        }
-        ("slice", [Val::Int(from), Val::Int(to)]) => {
-            let range = usize::try_from(*from).ok().zip(usize::try_from(*to).ok());
-            match range.and_then(|(from, to)| items.get(from..to)) {
-                Some(part) => Ok(Val::list(part.to_vec())),
-                None => failed(format!("cannot slice({from}, {to}), list is length {}", items.len())),
-            }
-        }
-        ("reverse", []) => Ok(Val::list(items.into_iter().rev().collect())),
-        ("flatten", []) => {
-            let mut flat = Vec::new();
-            for item in items {
-                run.pay(&[&item])?;
-                match item.items() {
-                    Some(inner) => flat.extend(inner),
-                    None => flat.push(item),
-                }
-            }
-            Ok(Val::list(flat))
-        }
-        ("distinct", []) => {
-            let mut kept: Vec<Val<'v>> = Vec::new();
-            for item in items {
-                let mut is_new = true;
-                for own in &kept {
-                    if run.equal(own, &item)? {
-                        is_new = false;
-                        break;
-                    }
-                }
-                if is_new {
-                    kept.push(item);
-                }
-            }
-            Ok(Val::list(kept))
-        }
-        ("sort", []) => {
-            let mut sorted = items;
-            if sorted.windows(2).any(|pair| matches!(pair, [a, b] if a.order(b).is_none())) {
-                return no_overload();
-            }
-            sorted.sort_by(|a, b| a.order(b).unwrap_or(Ordering::Equal));
-            Ok(Val::list(sorted))
-        }
-        _ => no_overload(),
-    }
-}
-
-fn time_method<'v>(time: Timestamp, name: &str, args: &[Val<'v>]) -> Found<'v> {
-    let zone = match args {
-        [] => TimeZone::UTC,
-        [Val::Text(zone)] => match TimeZone::get(zone) {
-            Ok(zone) => zone,
-            Err(_) => return failed(format!("unknown time zone {zone}")),
-        },
-        _ => return no_overload(),
-    };
-    let at = time.to_zoned(zone);
-    Ok(Val::Int(match name {
-        "getFullYear" => i64::from(at.year()),
-        "getMonth" => i64::from(at.month()) - 1,
-        "getDate" => i64::from(at.day()),
-        "getDayOfMonth" => i64::from(at.day()) - 1,
-        "getDayOfWeek" => i64::from(at.weekday().to_sunday_zero_offset()),
-        "getDayOfYear" => i64::from(at.day_of_year()) - 1,
-        "getHours" => i64::from(at.hour()),
-        "getMinutes" => i64::from(at.minute()),
-        "getSeconds" => i64::from(at.second()),
-        "getMilliseconds" => i64::from(at.millisecond()),
-        _ => return no_overload(),
-    }))
-}
-
-fn quantity_method<'v>(quantity: &Quantity, name: &str, args: &[Val<'v>]) -> Found<'v> {
-    let zero = Quantity::default();
-    let made = |quantity: Quantity| Ok(Val::Quantity(Arc::new(quantity)));
-    let sign = |order: Ordering| match order {
-        Ordering::Less => Val::Int(-1),
-        Ordering::Equal => Val::Int(0),
-        Ordering::Greater => Val::Int(1),
-    };
-    match (name, args) {
-        ("sign", []) => Ok(sign(quantity.cmp(&zero))),
-        ("isInteger", []) => Ok(Val::Bool(quantity.is_whole())),
-        ("asInteger", []) if quantity.is_whole() => Ok(Val::Int(quantity.value())),
-        ("asInteger", []) => failed("cannot convert value to integer"),
-        #[expect(clippy::cast_precision_loss, reason = "approximate by name")]
-        ("asApproximateFloat", []) => Ok(Val::Double(quantity.milli_value() as f64 / 1000.0)),
-        ("compareTo", [Val::Quantity(other)]) => Ok(sign(quantity.cmp(other))),
-        ("isGreaterThan", [Val::Quantity(other)]) => Ok(Val::Bool(quantity > &**other)),
-        ("isLessThan", [Val::Quantity(other)]) => Ok(Val::Bool(quantity < &**other)),
-        ("add", [Val::Quantity(other)]) => made(quantity.plus(other)),
-        ("sub", [Val::Quantity(other)]) => made(quantity.minus(other)),
-        ("add", [Val::Int(number)]) => {
-            Quantity::parse(&number.to_string()).map_or_else(|_| no_overload(), |other| made(quantity.plus(&other)))
-        }
-        ("sub", [Val::Int(number)]) => {
-            Quantity::parse(&number.to_string()).map_or_else(|_| no_overload(), |other| made(quantity.minus(&other)))
-        }
-        _ => no_overload(),
-    }
 }

@@ -137,7 +137,7 @@ pub(super) fn parse(text: &str) -> Result<Expr, String> {
             text.len()
         ));
     }
-    let mut parser = Parser { text, words: words(text)?, at: 0, depth: 0 };
+    let mut parser = Parser { text, words: words(text)?, at: 0, depth: 0, height: 0 };
     let expr = parser.choice()?;
     if parser.at < parser.words.len() { Err(parser.unexpected()) } else { Ok(expr) }
 }
@@ -146,7 +146,10 @@ struct Parser<'t> {
     text: &'t str,
     words: Vec<(usize, Token)>,
     at: usize,
+    /// How many expressions are open.
     depth: u32,
+    /// How deep the expression is that was read last.
+    height: u32,
 }
 
 /// How tightly signs between two operands bind.
@@ -189,16 +192,29 @@ impl Parser<'_> {
         syntax(self.text, at, &detail)
     }
 
+    /// Takes note of how deep an expression is that holds the one read last and others.
+    fn above(&mut self, others: u32) -> Result<(), String> {
+        self.height = self.height.max(others) + 1;
+        if self.height > MAX_DEPTH { Err(self.too_deep()) } else { Ok(()) }
+    }
+
+    fn too_deep(&self) -> String {
+        syntax(self.text, 0, &format!("expression recursion limit exceeded: {MAX_DEPTH}"))
+    }
+
     fn choice(&mut self) -> Result<Expr, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(syntax(self.text, 0, &format!("expression recursion limit exceeded: {MAX_DEPTH}")));
+            return Err(self.too_deep());
         }
         let condition = self.binary(1)?;
+        let mut height = self.height;
         let expr = if self.eat("?") {
             let yes = self.binary(1)?;
+            height = height.max(self.height);
             self.need(":")?;
             let no = self.choice()?;
+            self.above(height)?;
             Expr::Choice { condition: Box::new(condition), yes: Box::new(yes), no: Box::new(no) }
         } else {
             condition
@@ -209,7 +225,6 @@ impl Parser<'_> {
 
     fn binary(&mut self, least: u8) -> Result<Expr, String> {
         let mut left = self.unary()?;
-        let mut length = 0;
         loop {
             let sign = match self.peek() {
                 Some(Token::Sign(sign)) => *sign,
@@ -218,19 +233,22 @@ impl Parser<'_> {
             };
             let Some(strength) = strength(sign).filter(|own| *own >= least) else { return Ok(left) };
             self.at += 1;
+            let height = self.height;
             let right = self.binary(strength + 1)?;
             left = match (sign, left) {
                 ("&&" | "||", Expr::Chain { and, mut parts }) if and == (sign == "&&") => {
+                    // One more part makes a chain no deeper, unless it is deep itself.
+                    self.height = height.max(self.height + 1);
                     parts.push(right);
                     Expr::Chain { and, parts }
                 }
-                ("&&" | "||", left) => Expr::Chain { and: sign == "&&", parts: vec![left, right] },
+                ("&&" | "||", left) => {
+                    self.above(height)?;
+                    Expr::Chain { and: sign == "&&", parts: vec![left, right] }
+                }
                 (sign, left) => {
                     // A long sum is a deep tree.
-                    length += 1;
-                    if length > MAX_DEPTH {
-                        return Err(syntax(self.text, 0, &format!("expression recursion limit exceeded: {MAX_DEPTH}")));
-                    }
+                    self.above(height)?;
                     Expr::Binary { sign, left: Box::new(left), right: Box::new(right) }
                 }
             };
@@ -252,6 +270,9 @@ impl Parser<'_> {
             }
         }
         let mut expr = self.member()?;
+        if not > 0 || negate > 0 {
+            self.above(0)?;
+        }
         if not % 2 == 1 {
             expr = Expr::Not(Box::new(expr));
         }
@@ -269,26 +290,25 @@ impl Parser<'_> {
 
     fn member(&mut self) -> Result<Expr, String> {
         let mut expr = self.primary()?;
-        let mut length = 0;
         loop {
-            length += 1;
-            if length > MAX_DEPTH {
-                return Err(syntax(self.text, 0, &format!("expression recursion limit exceeded: {MAX_DEPTH}")));
-            }
+            let height = self.height;
             if self.eat(".") {
                 let optional = self.eat("?");
                 let Some(Token::Ident(name)) = self.peek().cloned() else { return Err(self.unexpected()) };
                 self.at += 1;
                 expr = if !optional && self.eat("(") {
                     let args = self.arguments(")")?;
+                    self.above(height)?;
                     self.method(expr, name, args)?
                 } else {
+                    self.above(0)?;
                     Expr::Select { of: Box::new(expr), field: name, optional }
                 };
             } else if self.eat("[") {
                 let optional = self.eat("?");
                 let index = self.choice()?;
                 self.need("]")?;
+                self.above(height)?;
                 expr = Expr::Index { of: Box::new(expr), index: Box::new(index), optional };
             } else {
                 return Ok(expr);
@@ -298,19 +318,23 @@ impl Parser<'_> {
 
     fn arguments(&mut self, end: &str) -> Result<Vec<Expr>, String> {
         let mut args = Vec::new();
+        let mut height = 0;
         while !self.eat(end) {
             args.push(self.choice()?);
+            height = height.max(self.height);
             if !self.eat(",") {
                 self.need(end)?;
                 break;
             }
         }
+        self.height = height;
         Ok(args)
     }
 
     fn primary(&mut self) -> Result<Expr, String> {
         let Some(token) = self.peek().cloned() else { return Err(self.unexpected()) };
         self.at += 1;
+        self.height = 1;
         let literal = |literal| Ok(Expr::Literal(literal));
         match token {
             Token::Int(number) => literal(Literal::Int(number)),
@@ -328,6 +352,7 @@ impl Parser<'_> {
                 }
                 _ if self.eat("(") => {
                     let args = self.arguments(")")?;
+                    self.above(0)?;
                     self.function(name, args)
                 }
                 _ => Ok(Expr::Ident(name)),
@@ -337,18 +362,26 @@ impl Parser<'_> {
                 self.need(")")?;
                 Ok(expr)
             }
-            Token::Sign("[") => self.arguments("]").map(Expr::List),
+            Token::Sign("[") => {
+                let items = self.arguments("]")?;
+                self.above(0)?;
+                Ok(Expr::List(items))
+            }
             Token::Sign("{") => {
                 let mut entries = Vec::new();
+                let mut height = 0;
                 while !self.eat("}") {
                     let key = self.choice()?;
+                    height = height.max(self.height);
                     self.need(":")?;
                     entries.push((key, self.choice()?));
+                    height = height.max(self.height);
                     if !self.eat(",") {
                         self.need("}")?;
                         break;
                     }
                 }
+                self.above(height)?;
                 Ok(Expr::Map(entries))
             }
             Token::Sign(_) => {

@@ -173,6 +173,13 @@ fn depth_and_length_are_bounded() {
     assert!(
         Program::parse(&format!("{}1{}", "(".repeat(200), ")".repeat(200))).unwrap_err().contains("recursion limit")
     );
+    // Each pair of brackets holds a long chain: neither is deep, together they are.
+    let mut nested = "x".to_owned();
+    for _ in 0..60 {
+        nested = format!("({nested}{})", ".a".repeat(60));
+    }
+    assert!(Program::parse(&nested).unwrap_err().contains("recursion limit"));
+    assert!(Program::parse(&format!("self{}", ".a".repeat(50))).is_ok());
     assert!(Program::parse(&vec!["true"; 2000].join(" && ")).is_ok(), "a long chain is no deep one");
 }
 
@@ -190,6 +197,7 @@ fn no_expression_runs_without_end() {
         "self.l.all(a, self.s.replace('x', self.s).size() > 0)",
         "cel.bind(a, self.s + self.s, cel.bind(b, a + a + a + a, cel.bind(c, b + b + b + b, cel.bind(d, c + c + c + c, d + d + d + d != ''))))",
         "sets.equivalent(self.l, self.l)",
+        "self.l.all(a, 'x'.matches('x{' + string(a) + '}') || true)",
         "self.l.distinct().size() == 2000",
     ] {
         assert_eq!(run(text, &value, &schema), Err(CelError::Cost), "{text}");

@@ -22,13 +22,13 @@ pub(super) enum Val<'v> {
     Bytes(Arc<[u8]>),
     Time(Timestamp),
     Span(SignedDuration),
-    List(Arc<Vec<Val<'v>>>),
-    Map(Arc<Vec<(Val<'v>, Val<'v>)>>),
+    List(Arc<Vec<Self>>),
+    Map(Arc<Vec<(Self, Self)>>),
     /// A list of JSON, and what is known of it.
     JsonList(&'v [Json], Option<&'v Node>),
     /// A map of JSON, and what is known of it.
     JsonMap(&'v Map<String, Json>, Option<&'v Node>),
-    Optional(Option<Box<Val<'v>>>),
+    Optional(Option<Box<Self>>),
     Quantity(Arc<Quantity>),
     Ip(std::net::IpAddr),
     Cidr(std::net::IpAddr, u8),
@@ -170,24 +170,24 @@ impl<'v> Val<'v> {
     }
 
     /// Returns the items of a list.
-    pub(super) fn items(&self) -> Option<Vec<Val<'v>>> {
+    pub(super) fn items(&self) -> Option<Vec<Self>> {
         match self {
             Self::List(items) => Some(items.to_vec()),
             Self::JsonList(items, node) => {
                 let below = node.and_then(|node| node.items.as_deref());
-                Some(items.iter().map(|item| Val::of(item, below)).collect())
+                Some(items.iter().map(|item| Self::of(item, below)).collect())
             }
             _ => None,
         }
     }
 
     /// Returns the entries of a map.
-    pub(super) fn entries(&self) -> Option<Vec<(Val<'v>, Val<'v>)>> {
+    pub(super) fn entries(&self) -> Option<Vec<(Self, Self)>> {
         match self {
             Self::Map(entries) => Some(entries.to_vec()),
             Self::JsonMap(map, node) => {
                 let entry = |(key, value): (&'v String, &'v Json)| {
-                    (Val::text(key.as_str()), Val::of(value, node.and_then(|node| node.below(key))))
+                    (Self::text(key.as_str()), Self::of(value, node.and_then(|node| node.below(key))))
                 };
                 Some(map.iter().map(entry).collect())
             }
@@ -196,10 +196,10 @@ impl<'v> Val<'v> {
     }
 
     /// Returns the value under a key of a map.
-    pub(super) fn get(&self, key: &Val<'v>) -> Option<Val<'v>> {
+    pub(super) fn get(&self, key: &Self) -> Option<Self> {
         match (self, key) {
             (Self::JsonMap(map, node), Self::Text(key)) => {
-                map.get(&**key).map(|value| Val::of(value, node.and_then(|node| node.below(key))))
+                map.get(&**key).map(|value| Self::of(value, node.and_then(|node| node.below(key))))
             }
             (Self::Map(entries), key) => {
                 entries.iter().find(|(own, _)| own.equals(key)).map(|(_, value)| value.clone())
@@ -209,8 +209,8 @@ impl<'v> Val<'v> {
     }
 
     /// Returns a field by the name that an expression has for it.
-    pub(super) fn field(&self, name: &str) -> Option<Val<'v>> {
-        self.get(&Val::text(name)).or_else(|| unescaped(name).and_then(|name| self.get(&Val::text(name))))
+    pub(super) fn field(&self, name: &str) -> Option<Self> {
+        self.get(&Self::text(name)).or_else(|| unescaped(name).and_then(|name| self.get(&Self::text(name))))
     }
 
     /// How the items of a list are told apart.
@@ -222,7 +222,7 @@ impl<'v> Val<'v> {
     }
 
     /// Whether both are the same.
-    pub(super) fn equals(&self, other: &Val<'v>) -> bool {
+    pub(super) fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Null, Self::Null) => true,
             (Self::Bool(a), Self::Bool(b)) => a == b,
@@ -254,7 +254,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    fn equal_lists(&self, other: &Val<'v>) -> bool {
+    fn equal_lists(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (self.items(), other.items()) else { return false };
         if a.len() != b.len() {
             return false;
@@ -266,9 +266,9 @@ impl<'v> Val<'v> {
     }
 
     /// Compares two values that have an order.
-    pub(super) fn order(&self, other: &Val<'v>) -> Option<Ordering> {
+    pub(super) fn order(&self, other: &Self) -> Option<Ordering> {
         #[expect(clippy::cast_precision_loss, reason = "numbers of different kinds are compared as upstream does")]
-        let number = |value: &Val<'v>| match value {
+        let number = |value: &Self| match value {
             Self::Int(number) => Some(*number as f64),
             Self::Uint(number) => Some(*number as f64),
             Self::Double(number) => Some(*number),
@@ -289,7 +289,7 @@ impl<'v> Val<'v> {
     }
 
     /// Adds a list to a list. Items of a set are there once, those of a map replace others with the same keys.
-    pub(super) fn joined(&self, other: &Val<'v>) -> Option<Vec<Val<'v>>> {
+    pub(super) fn joined(&self, other: &Self) -> Option<Vec<Self>> {
         let (mut items, more) = (self.items()?, other.items()?);
         match self.list_type() {
             None | Some(ListType::Atomic) => items.extend(more),
@@ -302,7 +302,7 @@ impl<'v> Val<'v> {
             }
             Some(ListType::Map(keys)) => {
                 for item in more {
-                    let same = |own: &Val<'v>| {
+                    let same = |own: &Self| {
                         keys.iter().all(|key| match (own.field(key), item.field(key)) {
                             (Some(a), Some(b)) => a.equals(&b),
                             _ => false,

@@ -15,5 +15,8 @@ pub mod rules;
 mod schema_rules;
 pub mod structural;
 
+#[cfg(test)]
+mod hostile;
+
 pub use definition::{Definition, Version};
 pub use structural::Node;

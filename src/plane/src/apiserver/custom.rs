@@ -46,8 +46,6 @@ pub(crate) struct Served {
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) node: Node,
-    /// As it was written.
-    pub(crate) text: Value,
     has_defaults: bool,
 }
 
@@ -118,17 +116,19 @@ impl Served {
         self.definition.storage().map_or_else(|| self.api_version(), |version| self.definition.api_version(version))
     }
 
-    /// Returns the schema; without one, everything is kept.
+    /// Returns the schema as it was written; without one, everything is kept.
+    pub(crate) fn schema_text(&self) -> Value {
+        let mut object = parse(&self.source).unwrap_or_default();
+        let pointer = format!("/spec/versions/{}/schema/openAPIV3Schema", self.at);
+        let text = object.pointer_mut(&pointer).map(Value::take).filter(Value::is_object);
+        text.unwrap_or_else(|| json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))
+    }
+
+    /// Returns the schema.
     pub(crate) fn schema(&self) -> &Arc<Schema> {
         self.schema.get_or_init(|| {
-            let object = parse(&self.source).unwrap_or_default();
-            let pointer = format!("/spec/versions/{}/schema/openAPIV3Schema", self.at);
-            let text = object
-                .pointer(&pointer)
-                .cloned()
-                .unwrap_or_else(|| json!({"x-kubernetes-preserve-unknown-fields": true}));
-            let node = Node::read(&text);
-            Arc::new(Schema { has_defaults: node.has_defaults(), node, text })
+            let node = Node::read(&self.schema_text());
+            Arc::new(Schema { has_defaults: node.has_defaults(), node })
         })
     }
 

@@ -51,7 +51,7 @@ fn add_custom(
         let Some(served) = row.custom.and_then(|custom| custom.served()) else { continue };
         let name = publish::name(row.group, row.version, row.kind);
         let list = row.list_kind();
-        let shown = publish::kind(&served.schema().text, (row.group, row.version, row.kind), dialect, prefix);
+        let shown = publish::kind(&served.schema_text(), (row.group, row.version, row.kind), dialect, prefix);
         let list_shown = publish::list(&name, (row.group, row.version, &list), prefix);
         all.insert(publish::name(row.group, row.version, &list), list_shown);
         all.insert(name, shown);

@@ -1,12 +1,14 @@
 //! The custom kinds that there are: read from the definitions in the store, whoever wrote them, when somebody asks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use longshore_api::custom::Definition;
 use longshore_api::custom::definition::Names;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::strategy::CustomKind;
@@ -46,7 +48,8 @@ struct Key {
 #[derive(Debug)]
 struct Held {
     definition: Arc<Definition>,
-    spec: serde_json::Value,
+    /// Of its specification: whole ones can be large.
+    fingerprint: u64,
     /// One for each version, in the definition's order.
     rows: Vec<&'static Resource>,
     gone: CancellationToken,
@@ -190,7 +193,7 @@ impl State {
     fn load(&mut self, store: &SharedStore, prefix: &str) -> Result<(), StoreError> {
         let listing = store.list(&ListRequest { prefix, ..ListRequest::default() })?;
         self.watch = Some(store.watch(prefix, listing.revision)?);
-        let keys: std::collections::BTreeSet<&str> = listing.entries.iter().map(|entry| &*entry.key).collect();
+        let keys: BTreeSet<&str> = listing.entries.iter().map(|entry| &*entry.key).collect();
         self.held.retain(|key, held| {
             let stays = keys.contains(key.as_str());
             if !stays {
@@ -215,11 +218,11 @@ impl State {
     }
 
     fn put(&mut self, key: &str, bytes: &Bytes) {
-        let Ok(mut object) = parse(bytes) else { return };
+        let Ok(object) = parse(bytes) else { return };
         let definition = Arc::new(Definition::read(&object));
-        let spec = object["spec"].take();
+        let fingerprint = fingerprint(&object["spec"]);
         if let Some(held) = self.held.get_mut(key) {
-            if held.spec == spec && held.definition.serves_like(&definition) {
+            if held.fingerprint == fingerprint && held.definition.serves_like(&definition) {
                 held.take_over(definition, bytes);
                 return;
             }
@@ -241,7 +244,7 @@ impl State {
                 row
             })
             .collect();
-        self.held.insert(key.to_owned(), Held { definition, spec, rows, gone });
+        self.held.insert(key.to_owned(), Held { definition, fingerprint, rows, gone });
     }
 
     fn row(&mut self, definition: &Definition, at: usize) -> &'static Resource {
@@ -256,6 +259,12 @@ impl State {
         };
         self.rows.entry(key.clone()).or_insert_with(|| make(key))
     }
+}
+
+fn fingerprint(spec: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    spec.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Makes a row. It stays for as long as the process lives, as those do that are compiled in: they are some hundred bytes,

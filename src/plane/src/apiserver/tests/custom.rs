@@ -1,6 +1,8 @@
 //! Custom kinds over the whole request path.
 
-use http::{Method, StatusCode};
+use axum::body::Body;
+use futures_util::StreamExt as _;
+use http::{Method, Request, StatusCode};
 use longshore_api::custom::accept;
 use serde_json::{Value, json};
 
@@ -274,4 +276,39 @@ async fn the_documents_have_the_kind() {
     let v2 = server.get("/openapi/v2").await.body;
     assert!(v2["definitions"]["com.example.v1.ThingList"].is_object());
     assert!(server.get("/openapi/v3").await.body["paths"]["apis/example.com/v1beta1"].is_object());
+}
+
+#[tokio::test]
+async fn a_deprecated_version_says_so_with_each_answer() {
+    let server = with(definition()).await;
+    let request = Request::builder().uri("/apis/example.com/v1beta1/things").body(Body::empty()).unwrap();
+    let response = server.raw(request).await;
+    let warning = response.headers().get("warning").unwrap();
+    assert_eq!(warning, "299 - \"example.com/v1beta1 Thing is deprecated\"");
+    let request = Request::builder().uri(THINGS).body(Body::empty()).unwrap();
+    assert!(server.raw(request).await.headers().get("warning").is_none());
+}
+
+#[tokio::test]
+async fn a_watch_shows_each_version_in_its_words_and_ends_with_the_definition() {
+    let server = with(definition()).await;
+    let open = async |path: &str| {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        server.raw(request).await.into_body().into_data_stream()
+    };
+    let mut watch = open("/apis/example.com/v1beta1/namespaces/a/things?watch=1").await;
+    server.post(THINGS, thing("x", json!({"color": "red", "replicas": 3}))).await;
+    let frame: Value = serde_json::from_slice(&watch.next().await.unwrap().unwrap()).unwrap();
+    assert_eq!((&frame["type"], &frame["object"]["apiVersion"]), (&json!("ADDED"), &json!("example.com/v1beta1")));
+    assert_eq!(frame["object"]["spec"], json!({"color": "red"}));
+    let path = format!("{DEFINITIONS}/things.example.com");
+    let noted = server.patch("merge-patch", &path, json!({"metadata": {"labels": {"a": "b"}}})).await;
+    is(&noted, StatusCode::OK);
+    server.api.registry().kinds().refresh();
+    server.patch("merge-patch", &format!("{THINGS}/x"), json!({"spec": {"color": "blue"}})).await;
+    assert!(watch.next().await.is_some(), "a label of the definition ends no watch");
+    let changed = server.patch("merge-patch", &path, json!({"spec": {"names": {"shortNames": ["t"]}}})).await;
+    is(&changed, StatusCode::OK);
+    server.api.registry().kinds().refresh();
+    assert!(watch.next().await.is_none());
 }
