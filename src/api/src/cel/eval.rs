@@ -400,9 +400,9 @@ impl<'v, 'b> Run<'v, 'b> {
                 }
                 let value = self.eval(value)?;
                 if kind == Each::TransformMap {
-                    entries.push((item.clone(), value))
+                    entries.push((item.clone(), value));
                 } else {
-                    made.push(value)
+                    made.push(value);
                 }
                 Ok(true)
             }

@@ -26,59 +26,59 @@ pub(super) enum Expr {
     Ident(String),
     /// `a.b`, `a.?b`.
     Select {
-        of: Box<Expr>,
+        of: Box<Self>,
         field: String,
         optional: bool,
     },
     /// `has(a.b)`.
     Has {
-        of: Box<Expr>,
+        of: Box<Self>,
         field: String,
     },
     /// `a[b]`, `a[?b]`.
     Index {
-        of: Box<Expr>,
-        index: Box<Expr>,
+        of: Box<Self>,
+        index: Box<Self>,
         optional: bool,
     },
     Call {
-        on: Option<Box<Expr>>,
+        on: Option<Box<Self>>,
         name: String,
-        args: Vec<Expr>,
+        args: Vec<Self>,
     },
-    List(Vec<Expr>),
-    Map(Vec<(Expr, Expr)>),
-    Not(Box<Expr>),
-    Negate(Box<Expr>),
+    List(Vec<Self>),
+    Map(Vec<(Self, Self)>),
+    Not(Box<Self>),
+    Negate(Box<Self>),
     Binary {
         sign: &'static str,
-        left: Box<Expr>,
-        right: Box<Expr>,
+        left: Box<Self>,
+        right: Box<Self>,
     },
     /// `a && b && …`, `a || b || …`.
     Chain {
         and: bool,
-        parts: Vec<Expr>,
+        parts: Vec<Self>,
     },
     Choice {
-        condition: Box<Expr>,
-        yes: Box<Expr>,
-        no: Box<Expr>,
+        condition: Box<Self>,
+        yes: Box<Self>,
+        no: Box<Self>,
     },
     /// A macro over a list or map.
     Each {
         kind: Each,
-        range: Box<Expr>,
+        range: Box<Self>,
         one: String,
         two: Option<String>,
-        body: Vec<Expr>,
+        body: Vec<Self>,
     },
     /// A name for a value: `cel.bind`, `optMap`, `optFlatMap`.
     Bind {
         kind: Bind,
         name: String,
-        value: Box<Expr>,
-        body: Box<Expr>,
+        value: Box<Self>,
+        body: Box<Self>,
     },
 }
 
@@ -260,10 +260,10 @@ impl Parser<'_> {
         let mut negate = 0_u32;
         while self.is("!") || self.is("-") {
             if self.eat("!") {
-                not += 1
+                not += 1;
             } else {
                 self.at += 1;
-                negate += 1
+                negate += 1;
             }
             if not > 0 && negate > 0 {
                 return Err(self.unexpected());

@@ -240,7 +240,9 @@ impl<'v> Val<'v> {
                 (Some(a), Some(b)) => a.equals(b),
                 _ => false,
             },
-            (Self::JsonList(a, _), Self::JsonList(b, _)) if self.list_type().or(other.list_type()).is_none() => {
+            (Self::JsonList(a, _), Self::JsonList(b, _))
+                if self.list_type().or_else(|| other.list_type()).is_none() =>
+            {
                 // The same JSON is the same list; other JSON may be, too: 1 and 1.0.
                 a == b || self.equal_lists(other)
             }
@@ -259,7 +261,7 @@ impl<'v> Val<'v> {
         if a.len() != b.len() {
             return false;
         }
-        if self.list_type().or(other.list_type()).is_some() {
+        if self.list_type().or_else(|| other.list_type()).is_some() {
             return a.iter().all(|item| b.iter().any(|other| other.equals(item)));
         }
         a.iter().zip(&b).all(|(a, b)| a.equals(b))

@@ -121,7 +121,7 @@ impl Check {
         for key in ["apiVersion", "kind"] {
             if value.get(key).and_then(Value::as_str).is_none_or(str::is_empty) {
                 self.below(key, |check| {
-                    check.put(FieldErrorKind::Required, "Required value: must not be empty".to_owned())
+                    check.put(FieldErrorKind::Required, "Required value: must not be empty".to_owned());
                 });
             }
         }
@@ -233,7 +233,7 @@ impl Check {
             nodes
                 .iter()
                 .map(|node| {
-                    let mut check = Check { found: Vec::new(), path: self.path.clone() };
+                    let mut check = Self { found: Vec::new(), path: self.path.clone() };
                     check.value(node, value, None, false);
                     check.found
                 })

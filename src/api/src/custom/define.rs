@@ -44,8 +44,8 @@ pub fn validate(object: &Value) -> Vec<FieldError> {
     let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
     let wanted = format!("{plural}.{group}");
     if object["metadata"]["name"] != wanted.as_str() {
-        let detail = format!("must be spec.names.plural+\".\"+spec.group");
-        report.invalid("metadata.name", &object["metadata"]["name"], &detail);
+        let detail = "must be spec.names.plural+\".\"+spec.group";
+        report.invalid("metadata.name", &object["metadata"]["name"], detail);
     }
     protected(object, &group, &mut report);
     if group.is_empty() {
@@ -192,7 +192,7 @@ fn columns(columns: &Value, path: &str, report: &mut Report) {
             "" => report.required(format!("{path}.type"), &format!("must be one of {}", kinds.join(","))),
             kind if kinds.contains(&kind) => {}
             _ => {
-                report.invalid(format!("{path}.type"), &column["type"], &format!("must be one of {}", kinds.join(",")))
+                report.invalid(format!("{path}.type"), &column["type"], &format!("must be one of {}", kinds.join(",")));
             }
         }
         let formats = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];

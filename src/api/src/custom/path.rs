@@ -316,7 +316,7 @@ impl<'t> Reader<'t> {
                 Ok(Operand::Path(path))
             };
         }
-        let end = self.rest().find([')', ' ', '=', '!', '<', '>']).unwrap_or(self.rest().len());
+        let end = self.rest().find([')', ' ', '=', '!', '<', '>']).unwrap_or_else(|| self.rest().len());
         let word = self.rest().get(..end).unwrap_or("");
         let value = serde_json::from_str::<Value>(word).map_err(|_| self.unexpected())?;
         self.at += end;

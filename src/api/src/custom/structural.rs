@@ -176,11 +176,11 @@ pub struct Node {
     /// What stands there if nothing does.
     pub default: Option<Value>,
     /// Known fields.
-    pub properties: BTreeMap<String, Node>,
+    pub properties: BTreeMap<String, Self>,
     /// Other fields.
     pub additional: Additional,
     /// Items of a list.
-    pub items: Option<Box<Node>>,
+    pub items: Option<Box<Self>>,
     /// What else must hold.
     pub values: Option<Box<Values>>,
     /// Whether there is a rule in CEL, here or below.
