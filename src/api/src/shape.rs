@@ -12,12 +12,32 @@ pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     })
 }
 
+/// The deepest nesting of an object: JSON readers end at 128 levels, and objects are put into lists and frames.
+pub const MAX_DEPTH: usize = 100;
+
+/// Whether a value has more than so many levels of lists and maps. Looks no deeper than that, whatever there is.
+pub fn is_deeper(value: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else { return value.is_object() || value.is_array() };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper(item, below)),
+        Value::Object(map) => map.values().any(|value| is_deeper(value, below)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn levels_are_lists_and_maps() {
+        assert!(!is_deeper(&json!(1), 0) && is_deeper(&json!([]), 0));
+        let value = json!({"a": [{"b": 1}], "c": 1});
+        assert!(is_deeper(&value, 2) && !is_deeper(&value, 3));
+    }
 
     #[test]
     fn the_error_names_the_field() {

@@ -8,6 +8,8 @@ mod table;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
+use crate::shape::{MAX_DEPTH, is_deeper};
+
 /// The largest number of operations in a JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
 /// How much the `copy` operations of one JSON patch may add, in bytes of JSON.
@@ -78,9 +80,26 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
                 )));
             }
         }
+        if nests_too_deep(&result, &operation) {
+            return Err(PatchError::BadRequest(format!("the patched object has more than {MAX_DEPTH} levels")));
+        }
         json_patch::patch(&mut result, &[operation]).map_err(|_| PatchError::Unprocessable)?;
     }
     Ok(result)
+}
+
+/// Whether an operation would make an object that is too deep. Looked at before it is done: a copy into its own depths
+/// doubles them, and even to drop such a value takes more stack than there is.
+fn nests_too_deep(object: &Value, operation: &PatchOperation) -> bool {
+    let (path, value) = match operation {
+        PatchOperation::Add(add) => (&add.path, Some(&add.value)),
+        PatchOperation::Replace(replace) => (&replace.path, Some(&replace.value)),
+        PatchOperation::Copy(copy) => (&copy.path, object.pointer(copy.from.as_str())),
+        PatchOperation::Move(moved) => (&moved.path, object.pointer(moved.from.as_str())),
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => return false,
+    };
+    let above = path.as_str().matches('/').count();
+    MAX_DEPTH.checked_sub(above).is_none_or(|left| value.is_some_and(|value| is_deeper(value, left)))
 }
 
 fn json_size(value: &Value) -> usize {

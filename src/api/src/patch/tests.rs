@@ -216,6 +216,21 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A thousand levels and more could not be read back, and dropping a hundred thousand takes more stack than a thread has.
+#[test]
+fn a_json_patch_cannot_nest_deeper_than_is_read_back() {
+    let copy = json!({"op": "copy", "from": "/a", "path": "/a/a"});
+    let refused = json(&json!({"a": {}}), &Value::Array(vec![copy; 120])).unwrap_err();
+    assert_eq!(refused, PatchError::BadRequest("the patched object has more than 100 levels".to_owned()));
+    let nested = (0..90).fold(json!(1), |inner, _| json!({"a": inner}));
+    let add = |path: &str| json(&json!({"a": {"a": [1]}}), &json!([{"op": "add", "path": path, "value": nested}]));
+    assert!(add("/a/b").is_ok() && add("/a/a/-").is_ok());
+    let deep = (0..9).fold(nested, |inner, _| json!({"a": inner}));
+    assert!(json(&json!({}), &json!([{"op": "add", "path": "/a", "value": deep}])).is_ok());
+    let one_more = json!([{"op": "add", "path": "/a", "value": {"a": deep}}]);
+    assert!(matches!(json(&json!({}), &one_more), Err(PatchError::BadRequest(_))));
+}
+
 fn has_directive(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(has_directive),

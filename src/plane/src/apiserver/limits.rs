@@ -103,6 +103,7 @@ pub(super) struct Seating {
     reads: Seats,
     writes: Seats,
     watches: Arc<Semaphore>,
+    most_watches: usize,
     /// Watches that everybody else may hold; the rest is for the system.
     others_watches: Arc<Semaphore>,
 }
@@ -124,6 +125,7 @@ impl Seating {
             reads: Seats::new(reads / READS_PER_SEAT, reads),
             writes: Seats::new(writes / 2, writes * 2),
             watches: Arc::new(Semaphore::new(watches)),
+            most_watches: watches,
             others_watches: Arc::new(Semaphore::new(watches - watches / 4)),
         }
     }
@@ -142,6 +144,11 @@ impl Seating {
             Class::Others => &self.writes,
         };
         seats.take().await
+    }
+
+    /// Returns how many watches are open.
+    pub(super) fn open_watches(&self) -> usize {
+        self.most_watches.saturating_sub(self.watches.available_permits())
     }
 
     /// Takes a place for a watch.

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use longshore_api::schema::check::{self, Findings};
 use longshore_api::schema::schema;
 use longshore_api::schema::wire::{self, Envelope, WireError};
+use longshore_api::shape::{MAX_DEPTH, is_deeper};
 use longshore_util::yaml;
 use serde_json::Value;
 
@@ -155,7 +156,12 @@ fn decode_protobuf(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
     })?;
     object.insert("apiVersion".to_owned(), envelope.api_version.into());
     object.insert("kind".to_owned(), envelope.kind.into());
-    Ok(object.into())
+    let object = object.into();
+    // JSON can stand inside, whose reader counts from there.
+    if is_deeper(&object, MAX_DEPTH) {
+        return Err(unrecognized(kind, &format!("more than {MAX_DEPTH} levels")));
+    }
+    Ok(object)
 }
 
 fn not_json(kind: &str, error: &serde_json::Error, body: &[u8]) -> ApiError {

@@ -47,8 +47,10 @@ fn decode(text: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut index = 0;
     while index < bytes.len() {
-        let hex = bytes.get(index + 1..index + 3).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+        // Not `from_str_radix`, which takes a sign.
+        let digit = |offset: usize| char::from(*bytes.get(index + offset)?).to_digit(16);
+        let byte = digit(1).zip(digit(2)).and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        match byte {
             Some(byte) if bytes[index] == b'%' => {
                 out.push(byte);
                 index += 3;
@@ -191,5 +193,6 @@ mod tests {
         assert_eq!(query.get("broken"), "%zz%4");
         assert_eq!(query.get("plus"), "a b");
         assert_eq!(query.get("empty"), "");
+        assert_eq!(decode("a%+5b%20"), "a%+5b ");
     }
 }

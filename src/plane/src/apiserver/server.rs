@@ -18,10 +18,12 @@ use super::audit::{Audit, Received};
 use super::compress;
 use super::discovery::{self, Catalogue};
 use super::error::ApiError;
+use super::health;
 use super::hooks::Hooks;
 use super::identity::{Decision, Forbidden, UserInfo};
 use super::impersonate;
 use super::limits::{Seating, WatchSlot};
+use super::metrics::{Asked, Metrics};
 use super::negotiate::{Form, Wanted, answer, plain};
 use super::openapi;
 use super::registry::Registry;
@@ -56,6 +58,7 @@ pub struct Api {
     advertised: String,
     seating: Seating,
     audit: Option<Audit>,
+    metrics: Metrics,
     timeout: Duration,
     stop: CancellationToken,
 }
@@ -76,6 +79,7 @@ impl Api {
             advertised,
             seating: Seating::new(limits.reads, limits.writes, limits.watches),
             audit,
+            metrics: Metrics::new(),
             timeout: limits.timeout,
             stop,
         })
@@ -100,7 +104,15 @@ impl Api {
 
     /// Answers a request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
-        match self.answer(request).await {
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        let info = RequestInfo::parse(request.method(), request.uri().path(), &query);
+        let asked = Asked::of(&self.registry, &info.attributes, request.headers());
+        let (began, inflight) = (tokio::time::Instant::now(), self.metrics.begin(&asked));
+        let outcome = self.answer(request, query, info).await;
+        drop(inflight);
+        let code = outcome.as_ref().map_or_else(|error| error.code, |response| response.status());
+        self.metrics.end(asked, code, began.elapsed());
+        match outcome {
             Ok(response) => response,
             Err(error) => {
                 if error.code.is_server_error() {
@@ -111,9 +123,12 @@ impl Api {
         }
     }
 
-    async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
-        let query = Query::parse(request.uri().query().unwrap_or_default());
-        let info = RequestInfo::parse(request.method(), request.uri().path(), &query);
+    async fn answer(
+        &self,
+        request: Request<Body>,
+        query: Query,
+        info: RequestInfo,
+    ) -> Result<Response<Body>, ApiError> {
         let (parts, body) = request.into_parts();
         let caller = self.hooks.authenticate.authenticate(&parts)?;
         let other = impersonate::wanted(&caller, &parts.headers, self.hooks.authorize.as_ref())?;
@@ -154,6 +169,11 @@ impl Api {
             ));
         }
         if !info.attributes.is_resource {
+            if matches!(&*info.attributes.verb, "get" | "head")
+                && let Some(answer) = health::answer(&info.attributes.path, &query, &self.registry, &self.stop).await
+            {
+                return Ok(answer);
+            }
             return self.other(&request);
         }
         let long = is_long_running(&info, &query);
@@ -186,7 +206,11 @@ impl Api {
         };
         let aggregated = || Wanted::parse(request.headers()).is_ok_and(|wanted| wanted.form == Form::Discovery);
         let document = match parts.as_slice() {
-            ["healthz" | "livez" | "readyz", ..] => return Ok(plain(StatusCode::OK, "ok")),
+            ["metrics"] => {
+                let text =
+                    self.metrics.encode(&self.registry, self.seating.open_watches()).map_err(ApiError::internal)?;
+                return Ok(plain(StatusCode::OK, text));
+            }
             ["version"] => discovery::version(),
             ["api"] if aggregated() => return discovery_answer(&Catalogue::of(&self.registry).aggregated(true)),
             ["apis"] if aggregated() => return discovery_answer(&Catalogue::of(&self.registry).aggregated(false)),

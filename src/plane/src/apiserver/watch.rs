@@ -254,9 +254,11 @@ impl Stream {
                 }
             };
         }
-        let matches = |bytes: &[u8]| self.selection.matches_bytes(bytes);
-        let before = event.previous.as_ref().is_some_and(|previous| matches(previous));
-        let now = event.kind != EventKind::Deleted && matches(&event.object());
+        let views = event.views();
+        // What is damaged is shown.
+        let matches = |view: &Option<Value>| view.as_ref().is_none_or(|object| self.selection.matches(object));
+        let before = event.previous.is_some() && matches(&views.before);
+        let now = event.kind != EventKind::Deleted && matches(&views.now);
         match (before, now) {
             (false, false) => Ok(None),
             (true, true) if matches!(self.shape, Shape::Plain) => Ok(Some(event.frame())),

@@ -24,7 +24,7 @@ pub use durable::{DurableOptions, DurableStore};
 pub use etcd::{EtcdOptions, EtcdStore};
 pub use memory::MemoryStore;
 pub use state::Limits;
-pub use types::{Draft, Entry, Event, EventKind, ListRequest, Listing, Revision};
+pub use types::{Draft, Entry, Event, EventKind, ListRequest, Listing, Revision, Views};
 pub use watch::{Batch, Watch};
 
 use plan::Operation;
@@ -62,6 +62,15 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Waits until reads show all writes that were answered before, by whomever. Where nobody else can write, at once.
     async fn settle(&self) -> Result<(), StoreError>;
+
+    /// Returns where objects are kept, in a word.
+    fn engine(&self) -> &'static str;
+
+    /// Tells whether reads show what is there and writes have somewhere to go; a full disk is no reason to say no.
+    async fn check(&self) -> Result<(), StoreError>;
+
+    /// Returns why there is something under a key that cannot be read, if so. It is in no list, and its key is taken.
+    fn unreadable(&self, key: &str) -> Option<Arc<str>>;
 }
 
 /// What an engine adds to the state in memory, from which all reads are answered.
@@ -76,6 +85,16 @@ trait Keeper: Send + Sync + std::fmt::Debug + 'static {
     /// Waits until the state has all writes that were answered before.
     async fn settle(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Returns where objects are kept, in a word.
+    fn engine(&self) -> &'static str {
+        "store"
+    }
+
+    /// Tells whether the engine works.
+    async fn check(&self) -> Result<(), StoreError> {
+        self.settle().await
     }
 }
 
@@ -115,6 +134,18 @@ impl<K: Keeper> Store for K {
 
     async fn settle(&self) -> Result<(), StoreError> {
         Keeper::settle(self).await
+    }
+
+    fn engine(&self) -> &'static str {
+        Keeper::engine(self)
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        Keeper::check(self).await
+    }
+
+    fn unreadable(&self, key: &str) -> Option<Arc<str>> {
+        self.shared().read().unreadable(key)
     }
 }
 

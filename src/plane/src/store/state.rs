@@ -32,6 +32,9 @@ impl Default for Limits {
     }
 }
 
+/// So many of the latest events are news, to which watchers that filter come at about the same time.
+const NEWS: usize = 128;
+
 /// A watcher's place: the first event it has not seen.
 #[derive(Debug)]
 pub(super) struct Cursor {
@@ -50,6 +53,8 @@ struct Past {
 #[derive(Debug)]
 pub(super) struct State {
     objects: BTreeMap<Arc<str>, Entry>,
+    /// What is stored but cannot be read, and why: keys that are taken, though nothing is shown.
+    unreadable: BTreeMap<Arc<str>, Arc<str>>,
     revision: Revision,
     /// All events after `compacted`, in the order of their revisions. On etcd there are gaps, and foreign transactions
     /// may change several keys at one revision.
@@ -67,6 +72,7 @@ impl State {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             objects: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             revision: Revision(0),
             history: VecDeque::new(),
             history_bytes: 0,
@@ -89,6 +95,23 @@ impl State {
         self.revision = event.revision;
         self.history_bytes += event.weight();
         self.history.push_back(Past { event: Arc::new(event), at });
+    }
+
+    /// Notes that what is under a key cannot be read. An object that was there before stays as it is known.
+    pub(super) fn cannot_read(&mut self, key: Arc<str>, why: String) {
+        if !self.objects.contains_key(&key) {
+            self.unreadable.insert(key, why.into());
+        }
+    }
+
+    /// Notes that there is nothing under a key that could not be read.
+    pub(super) fn can_read(&mut self, key: &str) {
+        self.unreadable.remove(key);
+    }
+
+    /// Returns why what is under a key cannot be read.
+    pub(super) fn unreadable(&self, key: &str) -> Option<Arc<str>> {
+        self.unreadable.get(key).cloned()
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Entry> {
@@ -165,6 +188,7 @@ impl State {
     /// Replaces everything: the history between is not known, so all watchers have to list again.
     pub(super) fn reset(&mut self, objects: Vec<Entry>, revision: Revision) {
         self.load(objects, revision);
+        self.unreadable.clear();
         self.history.clear();
         self.history_bytes = 0;
         for cursor in self.watchers.values() {
@@ -197,6 +221,9 @@ impl State {
             }
         }
         self.history.push_back(Past { event: Arc::new(event), at });
+        if let Some(old) = self.history.len().checked_sub(NEWS + 1).and_then(|index| self.history.get(index)) {
+            old.event.age();
+        }
     }
 
     /// Returns up to which revision the history should be dropped now.

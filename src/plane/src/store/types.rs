@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 /// What stands before the revision in a stored object.
@@ -209,6 +210,22 @@ pub struct Event {
     object: Range<usize>,
     /// What was there before, if anything.
     pub previous: Option<Bytes>,
+    views: Arc<Mutex<Cached>>,
+}
+
+/// An event's two states, parsed; none where there is none or it is damaged.
+#[derive(Debug)]
+pub struct Views {
+    /// What was there before.
+    pub before: Option<Value>,
+    /// What is there now; for a deletion, the last state.
+    pub now: Option<Value>,
+}
+
+/// Parsed states are kept while an event is news, for all who filter look at it then; later there is no room for them.
+enum Cached {
+    News(Option<Arc<Views>>),
+    Old,
 }
 
 impl fmt::Debug for Event {
@@ -236,7 +253,8 @@ impl Event {
         }
         let end = frame.len();
         frame.extend_from_slice(b"}\n");
-        Self { revision, kind, key, frame: frame.into(), object: start..end, previous }
+        let views = Arc::new(Mutex::new(Cached::News(None)));
+        Self { revision, kind, key, frame: frame.into(), object: start..end, previous, views }
     }
 
     pub(super) fn from_draft(
@@ -261,6 +279,26 @@ impl Event {
     /// Returns the object's JSON; for a deletion, its last state.
     pub fn object(&self) -> Bytes {
         self.frame.slice(self.object.clone())
+    }
+
+    /// Returns both states, parsed. A thousand watchers that filter look at the same event at about the same time: the
+    /// first of them parses for all.
+    pub fn views(&self) -> Arc<Views> {
+        let mut cached = self.views.lock();
+        if let Cached::News(Some(views)) = &*cached {
+            return Arc::clone(views);
+        }
+        let parse = |bytes: &Bytes| serde_json::from_slice(bytes).ok();
+        let views = Arc::new(Views { before: self.previous.as_ref().and_then(parse), now: parse(&self.object()) });
+        if let Cached::News(place) = &mut *cached {
+            *place = Some(Arc::clone(&views));
+        }
+        views
+    }
+
+    /// Forgets what was parsed: the event is no news any more.
+    pub(super) fn age(&self) {
+        *self.views.lock() = Cached::Old;
     }
 
     /// Returns the bytes this event holds on to.

@@ -81,6 +81,7 @@ impl Registry {
     ) -> Result<Deletion, ApiError> {
         for _ in 0..TRIES {
             let Some(entry) = self.store.get(&resource.key(namespace, name)) else {
+                self.absent(&resource.key(namespace, name))?;
                 return Err(ApiError::not_found(resource, name));
             };
             let old = resource.read(&entry.clone().into())?;

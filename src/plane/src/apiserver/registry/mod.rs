@@ -169,17 +169,40 @@ impl Registry {
         self.store.settle().await.map_err(ApiError::unavailable)
     }
 
+    /// Returns where objects are kept, in a word.
+    pub(crate) fn engine(&self) -> &'static str {
+        self.store.engine()
+    }
+
+    /// Tells whether the store works.
+    pub(crate) async fn check(&self) -> Result<(), StoreError> {
+        self.store.check().await
+    }
+
+    /// Refuses to call an object absent that is there and cannot be read: whoever cleans up after it would be wrong.
+    pub(super) fn absent(&self, key: &str) -> Result<(), ApiError> {
+        match self.store.unreadable(key) {
+            Some(why) => Err(ApiError::internal(format!("what is stored under {key} cannot be read: {why}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Returns an object. Never blocks: objects are in memory.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Object, ApiError> {
-        self.store
-            .get(&resource.key(namespace, name))
-            .map(Object::from)
-            .ok_or_else(|| ApiError::not_found(resource, name))
+        let key = resource.key(namespace, name);
+        match self.store.get(&key) {
+            Some(entry) => Ok(entry.into()),
+            None => Err(self.absent(&key).err().unwrap_or_else(|| ApiError::not_found(resource, name))),
+        }
     }
 
     /// Returns an object parsed, or nothing.
     pub fn find(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
-        self.store.get(&resource.key(namespace, name)).map(|entry| resource.read(&entry.into())).transpose()
+        let key = resource.key(namespace, name);
+        match self.store.get(&key) {
+            Some(entry) => resource.read(&entry.into()).map(Some),
+            None => self.absent(&key).map(|()| None),
+        }
     }
 
     /// Returns the number of objects of a kind, in one namespace or all.

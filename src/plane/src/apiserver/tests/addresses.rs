@@ -60,6 +60,18 @@ impl Store for Rival {
     async fn settle(&self) -> Result<(), StoreError> {
         self.0.settle().await
     }
+
+    fn engine(&self) -> &'static str {
+        self.0.engine()
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.0.check().await
+    }
+
+    fn unreadable(&self, key: &str) -> Option<Arc<str>> {
+        self.0.unreadable(key)
+    }
 }
 
 #[tokio::test]

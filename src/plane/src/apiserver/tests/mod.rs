@@ -4,6 +4,7 @@ mod addresses;
 mod apply;
 mod custom;
 mod golden;
+mod health;
 mod kinds;
 mod kubectl;
 mod pods;

@@ -30,10 +30,19 @@ impl Hub {
     }
 }
 
-/// Reads all objects as they are at one revision.
-pub(super) async fn load(hub: &Hub) -> Result<(Vec<Entry>, Revision), String> {
+/// All objects as they are at one revision.
+pub(super) struct Loaded {
+    pub(super) entries: Vec<Entry>,
+    pub(super) revision: Revision,
+    /// What could not be read, and why.
+    pub(super) unreadable: Vec<(Arc<str>, String)>,
+}
+
+/// Reads all objects as they are at one revision. A damaged value is passed over; one that a stock apiserver wrote as
+/// protobuf is not, for then there are more, and others at work on them.
+pub(super) async fn load(hub: &Hub) -> Result<Loaded, String> {
     let (mut from, end) = hub.range();
-    let (mut entries, mut revision) = (Vec::new(), 0);
+    let (mut entries, mut revision, mut unreadable) = (Vec::new(), 0, Vec::new());
     loop {
         let page =
             hub.wire.page(from.clone(), end.clone(), revision).await.map_err(|status| wire::describe(&status))?;
@@ -46,7 +55,15 @@ pub(super) async fn load(hub: &Hub) -> Result<(Vec<Entry>, Revision), String> {
         let last = page.kvs.last().map(|kv| kv.key.clone());
         for kv in page.kvs {
             if let Some(key) = own_key(hub, &kv) {
-                let draft = draft(&kv.value).map_err(|why| foreign(&kv, &why))?;
+                let draft = match draft(&kv.value) {
+                    Ok(draft) => draft,
+                    Err(Unreadable::Protobuf) => return Err(foreign(&kv)),
+                    Err(Unreadable::Damaged(why)) => {
+                        tell_damaged(&kv, &why);
+                        unreadable.push((key, why));
+                        continue;
+                    }
+                };
                 let revision = Revision(unsigned(kv.mod_revision));
                 let event = Event::from_draft(revision, EventKind::Created, key, &draft, None);
                 entries.extend(event.entry());
@@ -56,12 +73,23 @@ pub(super) async fn load(hub: &Hub) -> Result<(Vec<Entry>, Revision), String> {
         last.push(0);
         from = last;
     }
-    Ok((entries, Revision(unsigned(revision))))
+    Ok(Loaded { entries, revision: Revision(unsigned(revision)), unreadable })
 }
 
-fn foreign(kv: &pb::KeyValue, why: &str) -> String {
+/// Why a value is no object of ours.
+enum Unreadable {
+    Protobuf,
+    Damaged(String),
+}
+
+fn tell_damaged(kv: &pb::KeyValue, why: &str) {
+    let key = kv.key.escape_ascii();
+    tracing::error!(%key, error = why, "a value in etcd cannot be read: it is in no list, and its key stays taken until it is put right there");
+}
+
+fn foreign(kv: &pb::KeyValue) -> String {
     format!(
-        "{} is {why}; hint: name another --etcd-prefix, or have the stock apiserver rewrite its objects with \
+        "{} is stored as protobuf by a stock apiserver; hint: name another --etcd-prefix, or have the stock apiserver rewrite its objects with \
          --storage-media-type=application/json",
         kv.key.escape_ascii()
     )
@@ -92,9 +120,12 @@ async fn run(hub: &Hub) {
         let trouble = match end {
             End::Broken(why) => why,
             End::Compacted => match load(hub).await {
-                Ok((entries, revision)) => {
+                Ok(Loaded { entries, revision, unreadable }) => {
                     tracing::warn!(%revision, "etcd has dropped what this apiserver had not seen, or is another one: all is read anew");
-                    hub.shared.write().reset(entries, revision);
+                    let mut state = hub.shared.write();
+                    state.reset(entries, revision);
+                    unreadable.into_iter().for_each(|(key, why)| state.cannot_read(key, why));
+                    drop(state);
                     hub.reached.send_replace(revision.0);
                     continue;
                 }
@@ -149,6 +180,7 @@ fn take(hub: &Hub, change: pb::Event) {
     let (now, mut state) = (hub.clock.now(), hub.shared.write());
     let event = own_key(hub, &kv).and_then(|key| {
         let old = state.get(&key).cloned();
+        state.can_read(&key);
         if is_delete {
             let last = old?;
             let known = Draft::of_rendered(&last.value, &last.revision.to_string());
@@ -161,8 +193,14 @@ fn take(hub: &Hub, change: pb::Event) {
                 let kind = if old.is_some() { EventKind::Updated } else { EventKind::Created };
                 Some(Event::from_draft(revision, kind, key, &draft, old))
             }
-            Err(why) => {
-                tracing::error!(error = foreign(&kv, &why), "an object in etcd cannot be read and is not shown");
+            Err(Unreadable::Protobuf) => {
+                tracing::error!(error = foreign(&kv), "an object in etcd cannot be read");
+                state.cannot_read(key, "stored as protobuf".to_owned());
+                None
+            }
+            Err(Unreadable::Damaged(why)) => {
+                tell_damaged(&kv, &why);
+                state.cannot_read(key, why);
                 None
             }
         }
@@ -193,16 +231,16 @@ fn own_key(hub: &Hub, kv: &pb::KeyValue) -> Option<Arc<str>> {
 }
 
 /// Reads a stored value, without the revision that it may carry.
-fn draft(value: &[u8]) -> Result<Draft, String> {
+fn draft(value: &[u8]) -> Result<Draft, Unreadable> {
     if value.starts_with(b"k8s\0") {
-        return Err("stored as protobuf by a stock apiserver".to_owned());
+        return Err(Unreadable::Protobuf);
     }
     if let Some(draft) = Draft::of_rendered(value, "") {
         return Ok(draft);
     }
     match serde_json::from_slice::<Value>(value) {
         Ok(object @ Value::Object(_)) => Ok(Draft::of(&object)),
-        Ok(_) => Err("no object".to_owned()),
-        Err(error) => Err(format!("not JSON: {error}")),
+        Ok(_) => Err(Unreadable::Damaged("no object".to_owned())),
+        Err(error) => Err(Unreadable::Damaged(format!("not JSON: {error}"))),
     }
 }

@@ -26,6 +26,7 @@ use super::state::{Limits, Shared, State};
 use super::types::{Entry, Event, EventKind, Revision};
 use super::{Keeper, OpenError, StoreError};
 use fence::Fence;
+use follow::Loaded;
 use wire::{Wire, pb};
 
 /// How the engine reaches etcd and what it does there.
@@ -116,9 +117,12 @@ impl EtcdStore {
             cluster: Arc::default(),
             clock: options.clock,
         };
-        let (entries, revision) = follow::load(&hub).await.map_err(failed)?;
+        let Loaded { entries, revision, unreadable } = follow::load(&hub).await.map_err(failed)?;
         tracing::info!(servers = %wire.name, version, objects = entries.len(), %revision, "objects are in etcd");
-        hub.shared.write().load(entries, revision);
+        let mut state = hub.shared.write();
+        state.load(entries, revision);
+        unreadable.into_iter().for_each(|(key, why)| state.cannot_read(key, why));
+        drop(state);
         hub.reached.send_replace(revision.0);
         follow::start(hub.clone(), tasks);
         if let Some(age) = options.compaction {
@@ -192,5 +196,9 @@ impl Keeper for EtcdStore {
 
     async fn settle(&self) -> Result<(), StoreError> {
         self.fence.settle().await
+    }
+
+    fn engine(&self) -> &'static str {
+        "etcd"
     }
 }
