@@ -197,6 +197,7 @@ impl Agent {
             pods_folder: machine.hands.pods_folder(),
             cleaning,
             endpoint: String::new(),
+            told: Default::default(),
         }
         .start(&tasks);
         let mirrors = Mirrors::start(

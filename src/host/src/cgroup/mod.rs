@@ -55,7 +55,7 @@ pub struct Bounds {
 
 /// A group that could not be made, limited or removed.
 #[derive(Debug, thiserror::Error)]
-#[error("cgroup {path}: {action}: {source}")]
+#[error("cgroup {path}: {action}: {source}{}", inside(.processes))]
 pub struct CgroupError {
     /// The folder or file.
     pub path: PathBuf,
@@ -63,11 +63,22 @@ pub struct CgroupError {
     pub action: &'static str,
     /// The system's answer.
     pub source: io::Error,
+    /// Numbers of the processes that are still inside, where that is why.
+    pub processes: Vec<i32>,
+}
+
+/// The processes inside for people.
+fn inside(processes: &[i32]) -> String {
+    if processes.is_empty() {
+        return String::new();
+    }
+    let numbers: Vec<String> = processes.iter().map(i32::to_string).collect();
+    format!("; processes inside that do not end: {}", numbers.join(", "))
 }
 
 impl CgroupError {
     fn new(path: &Path, action: &'static str, source: io::Error) -> Self {
-        Self { path: path.to_owned(), action, source }
+        Self { path: path.to_owned(), action, source, processes: Vec::new() }
     }
 
     /// Says whether the process lacks the right, which no retry mends.
@@ -179,7 +190,12 @@ impl Cgroups {
                 kill_tree(&folder);
             }
         }
-        last
+        last.map_err(|mut error| {
+            error.processes = self.folders(group).iter().flat_map(|folder| processes(folder)).collect();
+            error.processes.sort_unstable();
+            error.processes.dedup();
+            error
+        })
     }
 
     /// The group's folder in every tree.
@@ -246,15 +262,22 @@ fn remove_tree(folder: &Path) -> Result<(), CgroupError> {
     }
 }
 
-/// Kills every process in a group and below.
-fn kill_tree(folder: &Path) {
+/// Processes in a group and below.
+fn processes(folder: &Path) -> Vec<i32> {
+    let mut found = Vec::new();
     if let Ok(entries) = std::fs::read_dir(folder) {
         for entry in entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
-            kill_tree(&entry.path());
+            found.extend(processes(&entry.path()));
         }
     }
-    let Ok(text) = std::fs::read_to_string(folder.join("cgroup.procs")) else { return };
-    for pid in text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 1) {
+    let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+    found
+}
+
+/// Kills every process in a group and below.
+fn kill_tree(folder: &Path) {
+    for pid in processes(folder).into_iter().filter(|pid| *pid > 1) {
         // One that is gone already is what was wanted.
         let _gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
     }
@@ -307,6 +330,23 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].controllers, ["cpu", "cpuacct"]);
         assert_eq!(parse_mounts("25 24 0:22 / / rw - ext4 /dev/vda rw"), None);
+    }
+
+    #[test]
+    fn who_sits_in_a_group_that_goes_is_killed_and_named_while_it_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let groups = Cgroups::with_version(Version::V2(folder.path().to_owned()));
+        let mut guest = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        // A file that only the test can take away stands for a process that the kernel does not let go of.
+        let list = folder.path().join("a/b/cgroup.procs");
+        std::fs::write(&list, format!("{}\n", guest.id())).unwrap();
+        let text = groups.remove("/a").unwrap_err().to_string();
+        assert!(text.ends_with(&format!("; processes inside that do not end: {}", guest.id())), "{text}");
+        assert!(!guest.wait().unwrap().success());
+        std::fs::remove_file(list).unwrap();
+        groups.remove("/a").unwrap();
+        assert!(!groups.exists("/a"));
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub fn is_mount_point(path: &Path) -> Result<bool, MountError> {
             Ok(facts.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
         }
         // Kernels before 5.8 do not say: ask the table.
-        Ok(_) => Ok(under(path)?.iter().any(|mounted| mounted == path)),
+        Ok(_) => Ok(under(path)?.contains(&table::real(path))),
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Ok(false),
         Err(error) => Err(MountError::Look { path: path.to_owned(), source: error.into() }),
     }
@@ -155,9 +155,8 @@ mod tests {
     }
 
     /// Needs the right to mount; works in a namespace of its own thread, which ends with the test.
-    #[test]
-    fn root_mounts_come_and_go() {
-        let alone = std::thread::spawn(|| {
+    fn alone(work: impl FnOnce() + Send + 'static) {
+        let thread = std::thread::spawn(|| {
             let flags = nix::sched::CloneFlags::CLONE_NEWNS;
             if let Err(error) = nix::sched::unshare(flags) {
                 eprintln!("skipped: no right to unshare mounts: {error}");
@@ -168,6 +167,41 @@ mod tests {
                 rustix::mount::MountPropagationFlags::REC | rustix::mount::MountPropagationFlags::PRIVATE,
             )
             .unwrap();
+            work();
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn root_what_is_mounted_behind_a_link_is_found_and_undone() {
+        alone(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+            std::fs::create_dir_all(real.join("pod/volume")).unwrap();
+            std::os::unix::fs::symlink(&real, &link).unwrap();
+            tmpfs(&link.join("pod/volume"), Some(1 << 20)).unwrap();
+            assert_eq!(under(&link.join("pod")).unwrap(), [real.join("pod/volume")]);
+            unmount_under(&link.join("pod")).unwrap();
+            assert!(!is_mount_point(&real.join("pod/volume")).unwrap());
+        });
+    }
+
+    #[test]
+    fn root_a_folder_in_memory_has_the_size_that_was_asked_for() {
+        alone(|| {
+            let dir = tempfile::tempdir().unwrap();
+            tmpfs(dir.path(), Some(64 << 20)).unwrap();
+            let facts = rustix::fs::statvfs(dir.path()).unwrap();
+            assert_eq!(facts.f_blocks * facts.f_frsize, 64 << 20);
+            let full = std::fs::write(dir.path().join("f"), vec![1; 65 << 20]).unwrap_err();
+            assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+            unmount(dir.path()).unwrap();
+        });
+    }
+
+    #[test]
+    fn root_mounts_come_and_go() {
+        alone(|| {
             let dir = tempfile::tempdir().unwrap();
             let (a, b) = (dir.path().join("a"), dir.path().join("b c"));
             std::fs::create_dir(&a).unwrap();
@@ -184,6 +218,5 @@ mod tests {
             unmount_under(dir.path()).unwrap();
             assert!(under(dir.path()).unwrap().is_empty());
         });
-        alone.join().unwrap();
     }
 }

@@ -6,12 +6,23 @@ use super::MountError;
 
 const TABLE: &str = "/proc/thread-self/mountinfo";
 
-/// Returns the mount points at and below `root`, last made and deepest first, as they have to be undone.
+/// Returns the mount points at and below `root`, last made and deepest first, as they have to be undone. The way to `root`
+/// may lead through links.
 pub fn under(root: &Path) -> Result<Vec<PathBuf>, MountError> {
+    let root = &real(root);
     let table = std::fs::read(TABLE).map_err(|source| MountError::Look { path: root.to_owned(), source })?;
     let mut found: Vec<PathBuf> = parse(&table).into_iter().filter(|point| point.starts_with(root)).collect();
     found.reverse();
     Ok(found)
+}
+
+/// The path as the kernel's table has it: its folder without links. What stands there is not followed.
+pub(super) fn real(path: &Path) -> PathBuf {
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    match (folder, path.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// Reads the mount points out of a table, in the order in which they were made.

@@ -230,6 +230,7 @@ impl Agent {
             pods_folder: root.join("pods"),
             cleaning: options.cleaning,
             endpoint: config.container_runtime_endpoint.clone(),
+            told: Default::default(),
         }
         .start(&tasks);
         grounds::follow(&node, pressure, &table, &tasks);

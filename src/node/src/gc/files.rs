@@ -21,6 +21,7 @@ impl Collector {
         for (uid, class) in cgroups.uids() {
             if self.may_remove(&uid, own)
                 && let Err(error) = cgroups.remove_orphan(&uid, class)
+                && self.told.is_news(&format!("group {uid}"), &error.to_string())
             {
                 tracing::warn!(%uid, %error, "control group of a pod that is gone cannot be removed");
             }
@@ -28,7 +29,9 @@ impl Collector {
     }
 
     pub(super) async fn remove_folder(&self, uid: &PodUid) {
-        if let Err(failure) = self.prepare.forget_uid(uid).await {
+        if let Err(failure) = self.prepare.forget_uid(uid).await
+            && self.told.is_news(&format!("folder {uid}"), &failure.message)
+        {
             tracing::warn!(%uid, error = %failure.message, "folder of a pod that is gone cannot be removed");
         }
     }
@@ -44,7 +47,10 @@ impl Collector {
             let path = self.pod_logs.join(&name);
             // A link in that place is not ours.
             let is_folder = std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir() && meta.nlink() > 0);
-            if is_folder && let Err(error) = std::fs::remove_dir_all(&path) {
+            if is_folder
+                && let Err(error) = std::fs::remove_dir_all(&path)
+                && self.told.is_news(&path.to_string_lossy(), &error.to_string())
+            {
                 tracing::warn!(path = %path.display(), %error, "logs of a pod that is gone cannot be removed");
             }
         }

@@ -7,6 +7,7 @@ mod runtime;
 mod shims;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use longshore_cri::SharedRuntime;
 use longshore_util::Tasks;
 
 use self::shims::Shims;
+pub use self::told::Told;
 use crate::journal::Journal;
 use crate::model::PodUid;
 use crate::pod::{PodTable, Prepare};
@@ -62,6 +64,8 @@ pub struct Collector {
     pub cleaning: Cleaning,
     /// The runtime's endpoint, as its own processes name it.
     pub endpoint: String,
+    /// What could not be removed.
+    pub told: Told,
 }
 
 impl Collector {
@@ -106,6 +110,7 @@ impl Collector {
             }
         };
         self.collect_files(own).await;
+        self.told.round_is_over();
         own.retain(|uid| self.pods_folder.join(uid.as_str()).exists());
         // Last: an agent that is killed before leaves the facts to the next one, which could not know the rest as its own.
         // A pod that ends in the ordinary way is the table's by now, with its facts.

@@ -121,7 +121,9 @@ impl Collector {
         // A start that was cut off can leave a process that the runtime does not know of and then refuses to remove.
         if let Some(cgroups) = &self.cgroups {
             for class in [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort] {
-                if let Err(error) = cgroups.remove_orphan(uid, class) {
+                if let Err(error) = cgroups.remove_orphan(uid, class)
+                    && self.told.is_news(&format!("group {uid}"), &error.to_string())
+                {
                     tracing::warn!(%uid, %error, "control group of a pod that no source wants cannot be removed");
                 }
             }

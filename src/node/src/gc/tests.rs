@@ -26,6 +26,7 @@ fn collect(bench: &Bench) {
         pods_folder,
         cleaning: Cleaning::OwnRuntime,
         endpoint: String::new(),
+        told: Default::default(),
     }
     .start(&bench.tasks);
     bench.table.apply(PodChange::AllSourcesReady);

@@ -1,6 +1,7 @@
 //! The reader: a task that walks through the file and fills a short queue of chunks; it ends when the reader goes away.
 
 use std::collections::VecDeque;
+use std::fs::Metadata;
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -76,12 +77,14 @@ pub async fn open(
     let read_error = |source| OpenError::Read { path: path.to_owned(), source };
     let (log, wanted) = (real.clone(), options.clone());
     let begun = tokio::task::spawn_blocking(move || begin(&log, file, &wanted)).await;
-    let (file, later) = begun.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(read_error)?;
+    let (file, later, end) = begun.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(read_error)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let reader = Reader {
         path: real,
         file: File::from_std(file),
         later,
+        end,
+        left: None,
         output: Output::new(&options),
         pending: Vec::new(),
         too_long: false,
@@ -115,16 +118,27 @@ impl Piece {
     }
 }
 
-/// The first file to read, standing where reading begins, and those that follow. Blocking.
+/// The first file to read, standing where reading begins, those that follow, and where the last one ended at that moment.
+/// Blocking.
 fn begin(
     path: &Path,
+    current: std::fs::File,
+    options: &LogOptions,
+) -> io::Result<(std::fs::File, VecDeque<Piece>, u64)> {
+    let own = current.metadata()?;
+    let (file, later) = start(path, current, &own, options)?;
+    Ok((file, later, own.len()))
+}
+
+fn start(
+    path: &Path,
     mut current: std::fs::File,
+    own: &Metadata,
     options: &LogOptions,
 ) -> io::Result<(std::fs::File, VecDeque<Piece>)> {
-    let own = current.metadata()?;
     let mut parts = parts::list(path)?;
     // Rotated between our opening and our looking.
-    parts.retain(|part| !part.is(&own));
+    parts.retain(|part| !part.is(own));
     if let Some(since) = options.since {
         let since = std::time::SystemTime::from(since);
         parts.retain(|part| part.modified().is_none_or(|modified| modified >= since));
@@ -134,16 +148,19 @@ fn begin(
         later.push_back(Piece::Open(current));
         return first(later);
     };
-    let mut later = VecDeque::new();
+    let (mut later, mut end) = (VecDeque::new(), own.len());
     loop {
-        let (start, found) = start_of_last(&mut current, wanted)?;
+        let (start, found) = start_of_last(&mut current, end, wanted)?;
         current.seek(SeekFrom::Start(start))?;
         later.push_front(Piece::Open(current));
         wanted -= found;
         let older = if wanted > 0 { parts.pop() } else { None };
         match older.map(|part| part.open()) {
             None => return first(later),
-            Some(Ok(file)) => current = file,
+            Some(Ok(file)) => {
+                current = file;
+                end = current.seek(SeekFrom::End(0))?;
+            }
             // Gone to make room meanwhile, and all that is older with it.
             Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => return first(later),
             Some(Err(error)) => return Err(error),
@@ -168,6 +185,10 @@ struct Reader {
     file: File,
     /// What is read after `file`; the last one is written to.
     later: VecDeque<Piece>,
+    /// Where the file that is written to ended when reading began.
+    end: u64,
+    /// Bytes of `file` that are wanted; all there are and come when none.
+    left: Option<u64>,
     output: Output,
     /// The start of a line whose end is not there yet.
     pending: Vec<u8>,
@@ -225,8 +246,11 @@ impl Reader {
         tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
 
+    /// Up to the end that was seen when the start was found: a container that writes meanwhile adds no line to those that
+    /// were asked for, and one that writes faster than is read does not keep the reader for ever.
     async fn read_all(&mut self) -> Result<(), Stop> {
         self.catch_up().await?;
+        self.left = Some(self.end.saturating_sub(self.file.stream_position().await?));
         self.drain().await?;
         self.finish_line().await
     }
@@ -283,13 +307,15 @@ impl Reader {
         self.file.stream_position().await.is_ok_and(|position| position > there.len())
     }
 
-    /// Gives out all whole lines up to the present end of the file.
+    /// Gives out all whole lines up to the present end of the file, or up to what is wanted of it.
     async fn drain(&mut self) -> Result<(), Stop> {
         loop {
-            let size = self.file.read(&mut self.buffer).await?;
+            let most = self.left.map_or(CHUNK, |left| usize::try_from(left).unwrap_or(CHUNK).min(CHUNK));
+            let size = self.file.read(&mut self.buffer[..most]).await?;
             if size == 0 {
                 return Ok(());
             }
+            self.left = self.left.map(|left| left.saturating_sub(u64::try_from(size).unwrap_or(left)));
             let mut out = Vec::with_capacity(size);
             let mut next = Next::More;
             let buffer = std::mem::take(&mut self.buffer);

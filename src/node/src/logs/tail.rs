@@ -11,10 +11,9 @@ const BLOCK: u64 = 32 * 1024;
 /// Of a file whose end holds this much without a newline no more is read.
 const LONGEST_TAIL: u64 = 8 * 1024 * 1024;
 
-/// Returns the offset at which the last `lines` lines of the file begin, and how many there are if there are fewer. A last
+/// Returns the offset at which the last `lines` lines before `end` begin, and how many there are if there are fewer. A last
 /// line without newline counts.
-pub(super) fn start_of_last(file: &mut File, lines: u64) -> io::Result<(u64, u64)> {
-    let end = file.seek(SeekFrom::End(0))?;
+pub(super) fn start_of_last(file: &mut File, end: u64, lines: u64) -> io::Result<(u64, u64)> {
     if lines == 0 {
         return Ok((end, 0));
     }
@@ -46,8 +45,8 @@ pub(super) fn start_of_last(file: &mut File, lines: u64) -> io::Result<(u64, u64
 /// termination messages taken from the log.
 pub fn last_lines(path: &Path, lines: u64, bytes: usize) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
-    let (start, _) = start_of_last(&mut file, lines)?;
     let end = file.seek(SeekFrom::End(0))?;
+    let (start, _) = start_of_last(&mut file, end, lines)?;
     let start = start.max(end.saturating_sub(LONGEST_TAIL));
     file.seek(SeekFrom::Start(start))?;
     let mut raw = Vec::new();

@@ -67,6 +67,24 @@ async fn options_shape_the_output() {
 }
 
 #[tokio::test]
+async fn what_is_written_after_the_start_was_found_is_shown_to_followers_alone() {
+    for (tail, want) in [(Some(2), "two\nthree\n"), (None, "one\ntwo\nthree\n")] {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |text: &str| format!("2026-01-01T00:00:01Z stdout F {text}\n");
+        let path = file(dir.path(), [line("one"), line("two"), line("three")].concat().as_bytes());
+        let finished = || Flag(Arc::new(AtomicBool::new(true)));
+        let tasks = Tasks::new();
+        let options = LogOptions { tail, ..LogOptions::default() };
+        let whole = open(&path, options.clone(), finished(), &tasks).await.unwrap();
+        let followed = open(&path, LogOptions { follow: true, ..options }, finished(), &tasks).await.unwrap();
+        // On this runtime of one thread no reader has begun yet.
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(line("four").as_bytes()).unwrap();
+        assert_eq!(collect(whole).await, want);
+        assert_eq!(collect(followed).await, format!("{want}four\n"));
+    }
+}
+
+#[tokio::test]
 async fn a_big_file_comes_whole_and_its_tail_is_found() {
     let mut text = Vec::new();
     for n in 0..20_000 {

@@ -145,3 +145,17 @@ impl Tokens {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_from_after_a_clock_that_stepped_back_is_due_at_once() {
+        let made: Timestamp = "2026-01-03T00:00:00Z".parse().unwrap();
+        let token = Token { text: "t".into(), made, expires: made + SignedDuration::from_hours(1) };
+        assert!(!token.is_due(made));
+        assert!(token.is_due(made - SignedDuration::from_hours(48)));
+        assert!(token.is_due(made + SignedDuration::from_mins(48)));
+    }
+}

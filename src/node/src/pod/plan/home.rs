@@ -37,7 +37,8 @@ pub(super) fn sandbox(input: &Input<'_>, plan: &mut Plan) -> SandboxState {
             reason: KillReason::SandboxChanged,
         });
     }
-    for old in observed.sandboxes.iter().filter(|s| s.ready) {
+    // The newest also when it is dead, as after a reboot: only its stop gives its address back.
+    for (_, old) in observed.sandboxes.iter().enumerate().filter(|(place, s)| s.ready || *place == 0) {
         plan.actions.push(Action::StopSandbox(old.id.clone()));
     }
     let attempt = observed.newest_sandbox().map_or(0, |s| s.attempt.saturating_add(1));

@@ -127,8 +127,8 @@ fn short(plan: &Plan) -> String {
 fn a_new_sandbox_is_made_for_what_may_come_back_and_for_nothing_else() {
     let live = || vec![instance("a", 0, InstanceState::Running, 0), instance("b", 0, InstanceState::Running, 0)];
     let cases = [
-        (Restart::Never, Restart::Always, "kill:b-0 kill:a-0 +s1 a1"),
-        (Restart::Always, Restart::Never, "kill:b-0 kill:a-0 +s1 b1"),
+        (Restart::Never, Restart::Always, "kill:b-0 kill:a-0 stop:s0 +s1 a1"),
+        (Restart::Always, Restart::Never, "kill:b-0 kill:a-0 stop:s0 +s1 b1"),
     ];
     for (pod, own, want) in cases {
         let mut spec = wanted(pod, &[], &["a", "b"]);
@@ -155,10 +155,16 @@ fn sandbox_rules() {
     let cases: Vec<Case> = vec![
         ("nothing there", Always, vec![], vec![], "+s0 a0 b0"),
         ("all runs", Always, vec![sandbox(0, true)], vec![run("a"), run("b")], ""),
-        ("sandbox died", Always, vec![sandbox(0, false)], vec![run("a"), end("b", 0)], "kill:a-0 +s1 a1 b1"),
+        ("sandbox died", Always, vec![sandbox(0, false)], vec![run("a"), end("b", 0)], "kill:a-0 stop:s0 +s1 a1 b1"),
         ("never again", Never, vec![sandbox(0, false)], vec![run("a"), end("b", 0)], "fin"),
-        ("never, but nothing ran yet", Never, vec![sandbox(0, false)], vec![], "+s1 a0 b0"),
-        ("the succeeded one stays", OnFailure, vec![sandbox(0, false)], vec![end("a", 1), end("b", 0)], "+s1 a1"),
+        ("never, but nothing ran yet", Never, vec![sandbox(0, false)], vec![], "stop:s0 +s1 a0 b0"),
+        (
+            "the succeeded one stays",
+            OnFailure,
+            vec![sandbox(0, false)],
+            vec![end("a", 1), end("b", 0)],
+            "stop:s0 +s1 a1",
+        ),
         ("all succeeded", OnFailure, vec![sandbox(0, false)], vec![end("a", 0), end("b", 0)], "fin"),
         ("no address", Always, vec![no_ip()], vec![run("a")], "kill:a-0 stop:s0 +s1 a1 b0"),
         ("two ready", Always, vec![sandbox(0, true), sandbox(1, true)], vec![], "stop:s1 stop:s0 +s2 a0 b0"),

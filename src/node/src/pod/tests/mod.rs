@@ -6,6 +6,7 @@ mod fuzzed;
 mod hooks;
 mod life;
 mod probes;
+mod reboot;
 mod resize;
 mod restart;
 mod static_pods;

@@ -177,7 +177,9 @@ impl Worker {
         let mut good = true;
         for failure in [volumes.err(), cgroup.err()].into_iter().flatten() {
             good = false;
-            tracing::warn!(pod = %self.desired.key, error = %failure.message, "pod cannot be released");
+            if self.complaints.insert(failure.message.clone()) {
+                tracing::warn!(pod = %self.desired.key, error = %failure.message, "pod cannot be released");
+            }
         }
         good
     }
@@ -250,7 +252,9 @@ impl Worker {
         }
         if let Err(failure) = options.prepare.forget(&self.desired).await {
             good = false;
-            tracing::warn!(pod = %self.desired.key, error = %failure.message, "pod folder cannot be removed");
+            if self.complaints.insert(failure.message.clone()) {
+                tracing::warn!(pod = %self.desired.key, error = %failure.message, "pod folder cannot be removed");
+            }
         }
         good
     }

@@ -1,0 +1,85 @@
+//! The machine goes down with everything on it and comes up again: the runtime keeps its records, nothing runs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longshore_cri::fake::ExecReply;
+
+use super::*;
+
+/// Ends agent, sandboxes and containers, and starts the next agent.
+async fn reboot(bench: Bench) -> Bench {
+    bench.tasks.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for sandbox in bench.runtime.sandboxes() {
+        bench.runtime.kill_sandbox(&sandbox.id);
+    }
+    bench.again().await
+}
+
+/// Names of the containers that were made, in order.
+fn made(bench: &Bench) -> Vec<String> {
+    let requests = bench.runtime.failpoints().requests::<v1::CreateContainerRequest>();
+    requests.iter().map(|r| r.config.as_ref().unwrap().metadata.as_ref().unwrap().name.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_reboot_each_pod_runs_again_in_one_new_sandbox_with_the_next_number() {
+    let mut bench = Bench::new().await;
+    let pods: Vec<DesiredPod> = (0..30).map(|number| pod(&format!("u{number}"))).collect();
+    pods.iter().for_each(|pod| bench.set(pod));
+    for pod in &pods {
+        bench.until_ready(pod.uid.as_str()).await;
+    }
+    for round in 1..4 {
+        bench = reboot(bench).await;
+        let begin = tokio::time::Instant::now();
+        pods.iter().for_each(|pod| bench.set(pod));
+        for pod in &pods {
+            let again = |s: &PodStatus| {
+                s.container_statuses.as_ref().is_some_and(|c| c[0].ready && c[0].restart_count >= round)
+            };
+            let status = bench.until(pod.uid.as_str(), "ready again", again).await;
+            assert_eq!(phase(&status), "Running");
+        }
+        assert!(begin.elapsed() < Duration::from_secs(120), "{:?}", begin.elapsed());
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(
+            bench.runtime.failpoints().count("RunPodSandbox"),
+            pods.len() * (usize::try_from(round).unwrap() + 1)
+        );
+    }
+    // Each dead sandbox was stopped, once: that gives its address back.
+    let stops = bench.runtime.failpoints().requests::<v1::StopPodSandboxRequest>();
+    let stopped: std::collections::BTreeSet<&str> = stops.iter().map(|r| r.pod_sandbox_id.as_str()).collect();
+    assert_eq!((stops.len(), stopped.len()), (pods.len() * 3, pods.len() * 3));
+    let numbers = bench.runtime.failpoints().requests::<v1::RunPodSandboxRequest>();
+    let metadata = numbers.iter().map(|r| r.config.as_ref().unwrap().metadata.clone().unwrap());
+    let mut attempts: Vec<u32> = metadata.filter(|m| m.uid == "u7").map(|m| m.attempt).collect();
+    attempts.dedup();
+    assert_eq!(attempts, [0, 1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_reboot_the_main_container_waits_again_for_its_sidecar() {
+    let bench = Bench::new().await;
+    let up = Arc::new(AtomicBool::new(true));
+    let answer = Arc::clone(&up);
+    bench
+        .runtime
+        .on_exec(move |_| ExecReply { exit_code: i32::from(!answer.load(Ordering::Relaxed)), ..ExecReply::default() });
+    let spec = json!({"initContainers": [{"name": "side", "image": "i", "restartPolicy": "Always",
+            "startupProbe": {"exec": {"command": ["up"]}, "periodSeconds": 1, "failureThreshold": 600}}],
+        "containers": [{"name": "c", "image": "i"}]});
+    let pod = pod_with("u1", spec);
+    bench.set(&pod);
+    bench.until_ready("u1").await;
+    up.store(false, Ordering::Relaxed);
+    let bench = reboot(bench).await;
+    bench.set(&pod);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(made(&bench), ["side", "c", "side"]);
+    up.store(true, Ordering::Relaxed);
+    bench.until("u1", "restarted", |s| s.container_statuses.as_ref().is_some_and(|c| c[0].restart_count == 1)).await;
+    bench.until_ready("u1").await;
+    assert_eq!(made(&bench), ["side", "c", "side", "c"]);
+}
