@@ -1,8 +1,6 @@
 //! The stock Python client and kube-rs do their everyday calls on our node and our apiserver, and their informers go on
 //! where they were when the control plane was killed.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::process::Command;
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! What a stock kubectl does beside the everyday verbs, with nothing switched off: pruning, editing, patches of each type,
 //! all forms of output, debugging, the proxy, and the objects that it makes from the command line.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;

@@ -40,12 +40,13 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, EnvFileError> {
             continue;
         }
         let wrong = |problem| EnvFileError { line, problem };
-        let (name, after) = rest.split_once('=').ok_or(wrong("wanted NAME='value'"))?;
+        let (name, after) = rest.split_once('=').ok_or_else(|| wrong("wanted NAME='value'"))?;
         if !names::is_env_name(name) || name.contains(['\n', ' ']) {
             return Err(wrong("the name of a variable has to stand right before ="));
         }
-        let after = after.strip_prefix('\'').ok_or(wrong("a value has to stand in single quotes right after ="))?;
-        let (value, after) = after.split_once('\'').ok_or(wrong("the closing single quote is missing"))?;
+        let after =
+            after.strip_prefix('\'').ok_or_else(|| wrong("a value has to stand in single quotes right after ="))?;
+        let (value, after) = after.split_once('\'').ok_or_else(|| wrong("the closing single quote is missing"))?;
         line += value.matches('\n').count();
         let after = after.trim_start_matches([' ', '\t', '\r']);
         if !(after.is_empty() || after.starts_with(['\n', '#'])) {

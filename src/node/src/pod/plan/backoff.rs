@@ -83,3 +83,30 @@ impl BackoffEntry {
         self.applies(hash, finished).then(|| later(finished, Duration::from_millis(self.delay_ms)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_bounds_the_first_delay_and_the_gate_shortens_both() {
+        let of = |cap: u64, reduced: bool| {
+            let rule = BackoffRule::new(Duration::from_secs(cap), reduced);
+            (rule.base.as_secs(), rule.cap.as_secs())
+        };
+        assert_eq!((of(300, false), of(300, true)), ((10, 300), (1, 60)));
+        assert_eq!((of(5, false), of(120, true)), ((5, 5), (1, 120)));
+        assert_eq!(BackoffRule::new(USUAL_CAP, false), BackoffRule::default());
+    }
+
+    #[test]
+    fn a_run_longer_than_ten_minutes_starts_the_count_anew_and_so_does_another_definition() {
+        let rule = BackoffRule::default();
+        let now = Timestamp::UNIX_EPOCH;
+        let second = rule.next(Some(&rule.next(None, "h", now, now)), "h", now, now);
+        assert_eq!(second.delay_ms, 20_000);
+        let long = later(now, Duration::from_secs(601));
+        assert_eq!(rule.next(Some(&second), "h", long, long).delay_ms, 10_000);
+        assert_eq!(rule.next(Some(&second), "other", now, now).delay_ms, 10_000);
+    }
+}

@@ -15,7 +15,7 @@ pub(crate) static CUSTOM_RESOURCE_DEFINITIONS: Described = Described {
     carry: Some(carry),
     rules: Some(|object, causes| causes.extend(define::validate(object).into_iter().map(Cause::from))),
     changes: Some(|object, old, causes| {
-        causes.extend(define::validate_update(object, old).into_iter().map(Cause::from))
+        causes.extend(define::validate_update(object, old).into_iter().map(Cause::from));
     }),
     ..Described::new(typed::<CustomResourceDefinition>)
 };
