@@ -60,6 +60,8 @@ const USUAL: u64 = 60;
 const LONG: u64 = 6000;
 /// How often it is looked whether everything has come to rest, with growing pauses: the longest restart delays, and then some.
 const REST_PAUSES: u64 = 60;
+/// How long a case may take of its own time.
+const LONGEST_CASE: Duration = Duration::from_secs(24 * 3600);
 /// How long a process of a case runs at most, unless it runs for ever.
 const LONGEST_LIFE: Duration = Duration::from_secs(10);
 /// The same for what was deleted and must be gone.
@@ -85,7 +87,9 @@ fn play(case: &Case) -> Outcome {
     PANICS.with_borrow_mut(Vec::clear);
     let mut outcome = runtime.block_on(async {
         let mut world = World::start(case, folder.path()).await;
-        let fault = through(&mut world, case).await;
+        // Time is the test's own: what hangs for ever would otherwise turn its wheels for ever.
+        let fault = tokio::time::timeout(LONGEST_CASE, through(&mut world, case)).await;
+        let fault = fault.unwrap_or_else(|_| Some("a step of the case never ends".to_owned()));
         let book = world.machine.book.lock().unwrap();
         let mut outcome = Outcome { faults: book.faults().to_vec(), log: book.log().to_vec() };
         outcome.faults.extend(fault);

@@ -314,7 +314,7 @@ impl World {
                 let mut dead = runtime.containers();
                 dead.retain(|container| self.has_shown_end(&container.id));
                 if !dead.is_empty() {
-                    self.take_away(&dead[nth % dead.len()].id).await;
+                    self.take_away(&dead[nth % dead.len()].id);
                 }
             }
             Step::KillSandbox(nth) => {
@@ -382,11 +382,10 @@ impl World {
         book.owner(id).and_then(|uid| book.pod(uid)).is_some_and(|pod| pod.has_shown_end(id))
     }
 
-    async fn take_away(&self, id: &str) {
+    fn take_away(&self, id: &str) {
         self.machine.book.lock().unwrap().taken_away(id);
         self.aside.store(true, Ordering::Relaxed);
-        let request = v1::RemoveContainerRequest { container_id: id.to_owned() };
-        drop(self.machine.runtime.remove_container(request).await);
+        self.machine.runtime.take_away(id);
         self.aside.store(false, Ordering::Relaxed);
     }
 

@@ -190,6 +190,11 @@ impl FakeRuntime {
         self.control.finish(container_id, KILLED, Some("OOMKilled"))
     }
 
+    /// Removes a container as somebody else who talks to the runtime does: no failpoint is in the way.
+    pub fn take_away(&self, container_id: &str) {
+        self.control.remove(container_id);
+    }
+
     /// The id of the newest container of that name in a pod.
     pub fn container_id(&self, pod_uid: &str, name: &str) -> Option<String> {
         let state = self.control.state.lock();
