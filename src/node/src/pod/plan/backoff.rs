@@ -78,9 +78,10 @@ impl BackoffEntry {
         self.hash == hash && finished.duration_since(self.updated) <= signed(FORGET_AFTER)
     }
 
-    /// Until when a container that ended at `finished` is held back; `None` = not at all.
-    pub(crate) fn until(&self, hash: &str, finished: Timestamp) -> Option<Timestamp> {
-        self.applies(hash, finished).then(|| later(finished, Duration::from_millis(self.delay_ms)))
+    /// Until when a container that ended at `finished` is held back; `None` = not at all. An end that lies ahead of `now` was
+    /// told by a clock that has been set back since: waiting for it could take days.
+    pub(crate) fn until(&self, hash: &str, finished: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        (finished <= now && self.applies(hash, finished)).then(|| later(finished, Duration::from_millis(self.delay_ms)))
     }
 }
 
@@ -108,5 +109,14 @@ mod tests {
         let long = later(now, Duration::from_secs(601));
         assert_eq!(rule.next(Some(&second), "h", long, long).delay_ms, 10_000);
         assert_eq!(rule.next(Some(&second), "other", now, now).delay_ms, 10_000);
+    }
+
+    #[test]
+    fn an_end_told_by_a_clock_that_was_set_back_since_holds_nothing_back() {
+        let ended = Timestamp::UNIX_EPOCH;
+        let entry = BackoffRule::default().next(None, "h", ended, ended);
+        assert_eq!(entry.until("h", ended, ended), Some(later(ended, Duration::from_secs(10))));
+        let before = ended - jiff::SignedDuration::from_hours(48);
+        assert_eq!(entry.until("h", ended, before), None);
     }
 }

@@ -369,7 +369,7 @@ fn replace(input: &Input<'_>, member: &Member, instance: &Instance, kind: ProbeK
     let Some(last) = input.observed.containers.iter().find(exited) else { return start(input, member, None, plan) };
     let finished = at(last.finished_at, input.now);
     let entry = input.backoffs.get(&member.name);
-    if entry.and_then(|e| e.until(&member.hash, finished)).is_none_or(|until| until <= input.now) {
+    if entry.and_then(|e| e.until(&member.hash, finished, input.now)).is_none_or(|until| until <= input.now) {
         start(input, member, Some(finished), plan);
     }
 }
@@ -410,7 +410,7 @@ fn start(input: &Input<'_>, member: &Member, after_exit: Option<Timestamp>, plan
 fn restart(input: &Input<'_>, member: &Member, instance: &Instance, plan: &mut Plan) {
     let finished = at(instance.finished_at, input.now);
     let entry = input.backoffs.get(&member.name);
-    if let Some(until) = entry.and_then(|e| e.until(&member.hash, finished))
+    if let Some(until) = entry.and_then(|e| e.until(&member.hash, finished, input.now))
         && until > input.now
     {
         plan.wake_at(until);

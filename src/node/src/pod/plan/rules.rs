@@ -82,7 +82,8 @@ pub(super) fn restart_all(input: &Input<'_>, sandbox: &SandboxId, plan: &mut Pla
     let is_held = |instance: &Instance| {
         let member = members().find(|member| member.name == instance.name);
         let entry = input.backoffs.get(&instance.name);
-        let until = member.zip(entry).and_then(|(member, entry)| entry.until(&member.hash, ended(input, instance)));
+        let until =
+            member.zip(entry).and_then(|(member, entry)| entry.until(&member.hash, ended(input, instance), input.now));
         until.is_some_and(|until| until > input.now)
     };
     if !input.observed.containers.iter().any(|instance| asks(instance) && !is_held(instance)) {
