@@ -36,13 +36,8 @@ pub(super) struct Asked {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
-    verb: &'static str,
-    group: &'static str,
-    version: &'static str,
-    resource: &'static str,
-    subresource: &'static str,
-    scope: &'static str,
-    component: &'static str,
+    #[prometheus(flatten)]
+    asked: Asked,
     code: u16,
 }
 
@@ -107,8 +102,7 @@ impl Asked {
     }
 
     fn answered(self, code: StatusCode) -> Answered {
-        let Self { verb, group, version, resource, subresource, scope, component } = self;
-        Answered { verb, group, version, resource, subresource, scope, component, code: code.as_u16() }
+        Answered { asked: self, code: code.as_u16() }
     }
 }
 

@@ -42,6 +42,15 @@ impl Watch {
         self.shared.read().take(&self.cursor, BATCH)
     }
 
+    /// Returns all that is there without waiting.
+    pub fn drain(&mut self) -> Result<Batch, StoreError> {
+        let mut all = Batch::new();
+        while let Some(batch) = self.try_next()? {
+            all.extend(batch);
+        }
+        Ok(all)
+    }
+
     /// Returns the revision up to which this watch has delivered everything.
     pub fn progress(&self) -> Revision {
         self.shared.read().progress(&self.cursor)

@@ -13,6 +13,7 @@ use super::{Stage, Worker};
 use crate::model::SandboxId;
 use crate::pod::observed::{Instance, InstanceState};
 use crate::pod::plan::Role;
+use crate::pod::ports::Failure;
 use crate::pod::stop::{self, Stopped, Turn};
 use crate::pod::wanted;
 
@@ -175,13 +176,19 @@ impl Worker {
         let volumes = options.prepare.release(&self.desired.uid).await;
         let cgroup = options.cgroups.remove(&self.desired).await;
         let mut good = true;
-        for failure in [volumes.err(), cgroup.err()].into_iter().flatten() {
+        for (step, outcome) in [("volumes", volumes), ("cgroup", cgroup)] {
+            let Err(failure) = outcome else { continue };
             good = false;
-            if self.complaints.insert(failure.message.clone()) {
+            if self.is_news(step, &failure) {
                 tracing::warn!(pod = %self.desired.key, error = %failure.message, "pod cannot be released");
             }
         }
         good
+    }
+
+    /// Says whether a step of the end fails otherwise than it was last told.
+    fn is_news(&mut self, step: &'static str, failure: &Failure) -> bool {
+        self.complaints.insert(step, failure.message.clone()).is_none_or(|told| told != failure.message)
     }
 
     /// Waits before a step of the end is tried again; a shorter grace ends the wait.
@@ -252,7 +259,7 @@ impl Worker {
         }
         if let Err(failure) = options.prepare.forget(&self.desired).await {
             good = false;
-            if self.complaints.insert(failure.message.clone()) {
+            if self.is_news("folder", &failure) {
                 tracing::warn!(pod = %self.desired.key, error = %failure.message, "pod folder cannot be removed");
             }
         }

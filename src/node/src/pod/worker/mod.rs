@@ -192,8 +192,8 @@ pub(super) struct Worker {
     pub(super) holds: BTreeMap<String, Timestamp>,
     /// Growing delays of failing steps, by container or step.
     pub(super) retries: BTreeMap<String, Backoff>,
-    /// What could not be removed at the end, as it was told.
-    complaints: std::collections::BTreeSet<String>,
+    /// What could not be removed at the end, as it was last told, by step.
+    complaints: BTreeMap<&'static str, String>,
     pub(super) waiting: BTreeMap<String, Waiting>,
     pub(super) held_back: Vec<HeldBack>,
     /// Whether all containers are being put back to the beginning.
@@ -246,7 +246,7 @@ impl Worker {
             prepared: false,
             holds: BTreeMap::new(),
             retries: BTreeMap::new(),
-            complaints: std::collections::BTreeSet::new(),
+            complaints: BTreeMap::new(),
             waiting: BTreeMap::new(),
             held_back: Vec::new(),
             restarts_all: false,

@@ -166,27 +166,15 @@ impl State {
     }
 
     fn refresh(&mut self, store: &SharedStore, prefix: &str) {
-        let mut events = Vec::new();
-        if let Some(watch) = &mut self.watch {
-            loop {
-                match watch.try_next() {
-                    Ok(Some(batch)) => events.extend(batch),
-                    Ok(None) => break,
-                    Err(_) => {
-                        // Too much has happened since: all is read again.
-                        self.watch = None;
-                        break;
-                    }
-                }
-            }
-        }
-        if self.watch.is_none() {
+        // Without a watch, or when too much has happened since, all is read again.
+        let news = self.watch.as_mut().and_then(|watch| watch.drain().ok());
+        let Some(events) = news else {
             if let Err(error) = self.load(store, prefix) {
                 tracing::warn!(%error, "definitions of custom kinds could not be read, trying again");
                 self.watch = None;
             }
             return;
-        }
+        };
         events.iter().for_each(|event| self.see(event));
     }
 
