@@ -91,19 +91,26 @@ pub(crate) fn answer(code: StatusCode, wanted: Wanted, json: Bytes) -> Result<Re
     } else {
         (json, "application/json")
     };
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    Ok(response)
+    Ok(typed(code, media_type, body))
 }
 
 /// Returns a plain text.
 pub(crate) fn plain(code: StatusCode, text: impl Into<Body>) -> Response<Body> {
-    let mut response = Response::new(text.into());
+    typed(code, "text/plain; charset=utf-8", text)
+}
+
+/// Returns a body of a media type.
+pub(crate) fn typed(code: StatusCode, media_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
     *response.status_mut() = code;
-    let media_type = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
+}
+
+/// Says whether a client names a media type first.
+pub(crate) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    let first = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()?.split([',', ';']).next());
+    first.is_some_and(|first| first.trim().eq_ignore_ascii_case(media_type))
 }
 
 /// Returns the media type of a body, without its parameters.

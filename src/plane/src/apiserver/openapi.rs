@@ -1,6 +1,8 @@
 //! The OpenAPI documents: what can be asked of which path, and what objects look like. They are made when asked for and
 //! not kept: clients do.
 
+mod wire;
+
 use longshore_api::custom::publish::{self, Dialect};
 use longshore_api::schema::openapi::definitions;
 use longshore_api::schema::{TypeId, schema};
@@ -8,6 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::discovery::Catalogue;
 use super::resources::{REVIEWS, Resource};
+
+pub(crate) use wire::{ASKED as PROTOBUF, MARKED as PROTOBUF_ANSWER, encode as to_protobuf};
 
 /// What the documents call themselves.
 fn info() -> Value {

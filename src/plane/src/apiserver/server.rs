@@ -24,7 +24,7 @@ use super::identity::{Decision, Forbidden, UserInfo};
 use super::impersonate;
 use super::limits::{Seating, WatchSlot};
 use super::metrics::{Asked, Metrics};
-use super::negotiate::{Form, Wanted, answer, plain};
+use super::negotiate::{Form, Wanted, accepts, answer, plain, typed};
 use super::openapi;
 use super::registry::Registry;
 use super::request::{Query, RequestInfo};
@@ -216,6 +216,10 @@ impl Api {
             ["apis"] if aggregated() => return discovery_answer(&Catalogue::of(&self.registry).aggregated(false)),
             ["api"] => discovery::core_versions(&self.advertised),
             ["apis"] => Catalogue::of(&self.registry).group_list(),
+            ["openapi", "v2"] if accepts(request.headers(), openapi::PROTOBUF) => {
+                let document = openapi::to_protobuf(&openapi::v2(&Catalogue::of(&self.registry)));
+                return Ok(typed(StatusCode::OK, openapi::PROTOBUF_ANSWER, document));
+            }
             ["openapi", "v2"] => {
                 Wanted::parse(request.headers())?;
                 openapi::v2(&Catalogue::of(&self.registry))

@@ -105,6 +105,14 @@ async fn a_stock_kubectl_applies_gets_describes_waits_and_deletes() {
         run(&["create", "serviceaccount", "made", "-n", "b"], "");
         run(&["create", "service", "clusterip", "made", "-n", "b", "--tcp=80:8080"], "");
         run(&["delete", "configmap", "made", "-n", "b"], "");
+        // Lists are checked against the document of version 2, which kubectl takes in protobuf alone.
+        let list = r#"{"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": "b"}, "data": {"a": "1"}},
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "two", "namespace": "b"}}]}"#;
+        let text = run(&["create", "-f", "-"], list);
+        assert!(text.contains("configmap/one created") && text.contains("secret/two created"), "{text}");
+        let (ok, text) = kubectl(&server, &["apply", "-f", "-"], &list.replace("data\"", "date\""));
+        assert!(!ok && text.contains("unknown field \"date\""), "{text}");
         applies_on_the_server(&run);
         explains(&run);
         let text = run(&["get", "events", "-A"], "");
@@ -120,7 +128,8 @@ async fn a_stock_kubectl_applies_gets_describes_waits_and_deletes() {
 
 /// Server-side apply as people use it: over nothing, again, with a conflict, by force, as a diff.
 fn applies_on_the_server(run: &dyn Fn(&[&str], &str) -> String) {
-    let mine = "{apiVersion: v1, kind: ConfigMap, metadata: {name: ssa, namespace: b}, data: {a: \"1\"}}";
+    // No brace comes first: older kubectls take that for JSON.
+    let mine = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ssa, namespace: b}\ndata: {a: \"1\"}\n";
     let text = run(&["apply", "--server-side", "-f", "-"], mine);
     assert!(text.contains("configmap/ssa serverside-applied"), "{text}");
     run(&["apply", "--server-side", "-f", "-"], mine);
@@ -147,4 +156,6 @@ fn explains(run: &dyn Fn(&[&str], &str) -> String) {
     assert!(text.contains("<integer>"), "{text}");
     let text = run(&["explain", "cm.data"], "");
     assert!(text.contains("<map[string]string>"), "{text}");
+    let text = run(&["explain", "pods.spec.containers", "--output=plaintext-openapiv2"], "");
+    assert!(text.contains("imagePullPolicy\t<string>") && text.contains("ports\t<[]Object>"), "{text}");
 }
