@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 const MASTER_NAMESPACE: &str = "default";
 const MASTER_NAME: &str = "kubernetes";
 
 /// What is needed of a service.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceFact {
     /// Its namespace.
     pub namespace: String,
@@ -19,7 +21,7 @@ pub struct ServiceFact {
 }
 
 /// One port of a service.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServicePortFact {
     /// Name; may be empty when it is the only one.
     pub name: String,

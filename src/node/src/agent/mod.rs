@@ -16,6 +16,7 @@ mod server;
 mod sources;
 mod volumes;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,16 +30,17 @@ pub use options::AgentOptions;
 use crate::event::{EventOptions, EventRecorder};
 use crate::gc::Collector;
 use crate::hands::{Hands, HandsOptions};
-use crate::journal::Journal;
-use crate::model::{MemoryKills, PodControl, ReadPods};
+use crate::journal::{Journal, PodFacts, Verdict};
+use crate::model::{Alone, MemoryKills, PodControl, PodUid, ReadPods, SourceKind};
 use crate::node::{NodeDeps, NodeHandle, Pressure, ReadyCheck, RuntimeState};
-use crate::object::Objects;
+use crate::object::{Objects, ServiceMemory};
 use crate::observe::{Observer, ObserverMetrics, ObserverOptions};
 use crate::oom::OomOptions;
 use crate::pod::{Found, NetworkState, PodCgroups, PodTable, PodTableOptions, Prepare, StatusSink};
 use crate::probe::{Probes, ProbesOptions};
 use crate::resource::{CgroupNames, CgroupTree};
 use crate::server::ServerHandle;
+use crate::source::RecallOptions;
 use crate::status::StatusWriter;
 use crate::telemetry::{SharedTelemetry, Telemetry};
 use crate::userns::UserRanges;
@@ -73,7 +75,8 @@ impl Agent {
         let groups = Cgroups::detect();
         let is_v2 = groups.as_ref().is_ok_and(Cgroups::is_v2);
         crate::node::startup::prepare(&options.startup(is_v2))?;
-        let (journal, known) = Journal::open(&root.join("longshore"))?;
+        let home = root.join("longshore");
+        let (journal, known) = Journal::open(&home)?;
 
         let telemetry: SharedTelemetry = Arc::new(Telemetry::new());
         let events = EventRecorder::start(
@@ -131,7 +134,9 @@ impl Agent {
             options.enforce_allocatable(tree, &node, &events);
         }
         let facts = facts::read(&options, &node, is_v2);
-        let objects = Objects::start(options.client(), Arc::clone(&options.clock), &tasks);
+        let memory = ServiceMemory { file: Some(home.join("services.json")), alone: Alone::default() };
+        let recall = RecallOptions { directory: home.join("pods"), alive: alive(&known), alone: memory.alone.clone() };
+        let objects = Objects::start(options.client(), Arc::clone(&options.clock), memory, &tasks);
         let images = images::start(&options, &objects, &events, &telemetry, &tasks)?;
         let volumes = volumes::start(&facts, &objects, &options.clock);
         let hands = Arc::new(Hands::new(HandsOptions {
@@ -218,7 +223,7 @@ impl Agent {
         if let Some(bounds) = options.log_bounds(Arc::new(table.clone())) {
             crate::logs::rotate(bounds, &tasks);
         }
-        sources::start(&options, &table, &writer, &events, &tasks);
+        sources::start(&options, recall, &table, &writer, &events, &tasks);
         Collector {
             runtime: Arc::clone(&options.runtime),
             table: table.clone(),
@@ -327,4 +332,14 @@ fn follow_network(node: &NodeHandle, table: &PodTable, tasks: &Tasks) {
         }
     };
     drop(spawn(tasks, "network", follow));
+}
+
+/// Pods of the API that may run again without a word from it: admitted, and neither ended nor told to.
+fn alive<'a>(known: impl IntoIterator<Item = (&'a PodUid, &'a PodFacts)>) -> BTreeSet<PodUid> {
+    let is_alive = |facts: &PodFacts| {
+        facts.source == Some(SourceKind::Api)
+            && facts.admission == Some(Verdict::Admitted)
+            && !(facts.left || facts.ended || facts.closed)
+    };
+    known.into_iter().filter(|(_, facts)| is_alive(facts)).map(|(uid, _)| uid.clone()).collect()
 }

@@ -10,7 +10,7 @@ use crate::event::EventRecorder;
 use crate::mirror::{MirrorOptions, MirrorSink, Mirrors};
 use crate::model::{MirrorUid, PodSink, PodUid, ReadPods};
 use crate::pod::PodTable;
-use crate::source::{SourceOptions, Sources};
+use crate::source::{RecallOptions, SourceOptions, Sources};
 use crate::status::StatusWriter;
 
 /// Tells all who care about the mirror of a static pod.
@@ -31,6 +31,7 @@ impl MirrorSink for Notes {
 /// Starts every source; from here on pods come in.
 pub(super) fn start(
     options: &AgentOptions,
+    recall: RecallOptions,
     table: &PodTable,
     writer: &StatusWriter,
     events: &EventRecorder,
@@ -46,6 +47,7 @@ pub(super) fn start(
     let mut wanted = SourceOptions::new(config, &options.node_name, events.clone(), Arc::clone(&options.clock));
     wanted.client = client;
     wanted.mirrors = mirrors;
+    wanted.recall = Some(recall);
     let sink: Arc<dyn PodSink> = Arc::new(writer.tap(Arc::new(table.clone())));
     Sources::start(wanted, sink, tasks);
 }

@@ -22,9 +22,10 @@ use longshore_util::clock::SharedClock;
 
 pub use follow::Changed;
 pub use lookup::Lookup;
-pub use service::Services;
+pub use service::{ServiceMemory, Services};
 pub use token::{TokenKey, Tokens};
 
+use crate::model::Alone;
 use cache::Cache;
 use follow::{Changes, Followers};
 
@@ -44,13 +45,14 @@ pub struct Objects {
     runtime_classes: Cache<RuntimeClass>,
     accounts: Cache<ServiceAccount>,
     services: Services,
+    alone: Alone,
     tokens: Tokens,
     changes: Changes,
 }
 
 impl Objects {
     /// Starts the watch of services. Without a client (static pods alone) nothing can be read and that is what is said.
-    pub fn start(client: Option<kube::Client>, clock: SharedClock, tasks: &Tasks) -> Self {
+    pub fn start(client: Option<kube::Client>, clock: SharedClock, memory: ServiceMemory, tasks: &Tasks) -> Self {
         let changes = Changes::default();
         let followers = Followers::new(changes.clone(), tasks);
         Self {
@@ -58,7 +60,8 @@ impl Objects {
             secrets: Cache::new(client.clone(), clock.clone()).followed(followers),
             runtime_classes: Cache::new(client.clone(), clock.clone()),
             accounts: Cache::new(client.clone(), clock.clone()),
-            services: Services::start(client.clone(), tasks),
+            alone: memory.alone.clone(),
+            services: Services::start(client.clone(), memory, tasks),
             tokens: Tokens::new(client, clock),
             changes,
         }
@@ -102,6 +105,11 @@ impl Objects {
     /// The services of the cluster.
     pub fn services(&self) -> &Services {
         &self.services
+    }
+
+    /// Whether the node stands alone: what cannot be read now has to do as it was last written.
+    pub fn stand_alone(&self) -> bool {
+        self.alone.is()
     }
 
     /// Tokens of service accounts.

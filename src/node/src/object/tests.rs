@@ -23,7 +23,7 @@ fn scene() -> Scene {
     let api = TestApi::default();
     let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
     let tasks = Tasks::new();
-    let objects = Objects::start(Some(api.client()), clock.clone(), &tasks);
+    let objects = Objects::start(Some(api.client()), clock.clone(), ServiceMemory::default(), &tasks);
     Scene { api, clock, objects, _tasks: tasks }
 }
 
@@ -109,7 +109,7 @@ async fn an_immutable_object_is_read_once() {
 #[tokio::test]
 async fn without_an_apiserver_the_message_says_so() {
     let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
-    let objects = Objects::start(None, clock, &Tasks::new());
+    let objects = Objects::start(None, clock, ServiceMemory::default(), &Tasks::new());
     let answer = objects.secret("ns", "s", FRESH).await;
     assert!(matches!(answer, Lookup::Failed(message) if message.contains("no apiserver")));
 }

@@ -6,6 +6,7 @@ mod file;
 mod http;
 pub(crate) mod manifest;
 mod mux;
+mod recall;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use crate::event::EventRecorder;
 use crate::mirror::Mirrors;
 use crate::model::{PodSink, SourceKind};
 use mux::Mux;
+use recall::Recall;
+pub use recall::RecallOptions;
 
 /// What the sources need to know.
 #[derive(Clone)]
@@ -39,6 +42,8 @@ pub struct SourceOptions {
     pub client: Option<kube::Client>,
     /// Who looks after mirrors; none without an apiserver.
     pub mirrors: Option<Arc<Mirrors>>,
+    /// Where pods of the API are kept for a start without it; none = they are not.
+    pub recall: Option<RecallOptions>,
     /// Where refused pods are told.
     pub events: EventRecorder,
     /// Wall time, for `config.seen`.
@@ -69,6 +74,7 @@ impl SourceOptions {
             http_check: config.http_check_frequency.as_std(),
             client: None,
             mirrors: None,
+            recall: None,
             events,
             clock,
         }
@@ -86,15 +92,24 @@ impl Sources {
         kinds.extend(options.client.as_ref().map(|_| SourceKind::Api));
         kinds.extend(options.static_pods.as_ref().map(|_| SourceKind::File));
         kinds.extend(options.url.as_ref().map(|_| SourceKind::Http));
-        let SourceOptions { node_name, events, clock, mirrors, .. } = options;
+        let SourceOptions { node_name, events, clock, mirrors, recall, .. } = options;
         let sink: Arc<dyn PodSink> = match &mirrors {
             Some(mirrors) => Arc::new(mirrors.tap(sink)),
+            None => sink,
+        };
+        let recall =
+            recall.filter(|_| options.client.is_some()).map(|recall| Arc::new(Recall::new(recall, Arc::clone(&sink))));
+        let sink = match &recall {
+            Some(recall) => Arc::clone(recall) as Arc<dyn PodSink>,
             None => sink,
         };
         if !manifest::is_node_name(&node_name) {
             tracing::error!(node = node_name, "the node's name is no DNS name; static pods will be refused");
         }
         let mux = Arc::new(Mux::new(kinds, sink, clock, events));
+        if let Some(recall) = recall {
+            recall.start(Arc::clone(&mux), tasks);
+        }
         if let Some(client) = options.client {
             api::start(client, &node_name, Arc::clone(&mux), mirrors, tasks);
         }

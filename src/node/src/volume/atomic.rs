@@ -20,6 +20,11 @@ const DATA_NEW: &str = "..data_tmp";
 const PATH_MAX: usize = 4096;
 const NAME_MAX: usize = 255;
 
+/// Whether a volume was written, and is as it was then.
+pub(super) fn stands(volume: &Path) -> bool {
+    volume.join(DATA).exists()
+}
+
 /// One file of a volume. `Debug` does not show its content.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct FileEntry {

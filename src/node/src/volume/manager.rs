@@ -264,9 +264,15 @@ impl VolumeManager {
             _ => ("projected", true),
         };
         let reader = Reader { objects: &self.options.objects, pod, spec, allocatable: &self.options.allocatable, age };
-        let payload = reader.files(volume).await?;
         let path = self.volume_dir(&pod.uid, plugin, &volume.name);
         let fact = VolumeFact { path: path.clone(), read_only: true };
+        let payload = match reader.files(volume).await {
+            Ok(payload) => payload,
+            Err(why) if !self.options.objects.stand_alone() => return Err(why),
+            // What an earlier agent wrote has to do, and access to an apiserver that is away holds no pod up.
+            Err(_) if atomic::stands(&path) => return Ok(fact),
+            Err(why) => reader.without_access(volume).await.ok_or(why)?,
+        };
         // Only a refresh may trust its memory: a new start must mend what somebody took away.
         let unchanged = age == REFRESH
             && self.pods.lock().get(&pod.uid).is_some_and(|known| known.written.get(&volume.name) == Some(&payload));

@@ -108,6 +108,24 @@ impl Reader<'_> {
         }
     }
 
+    /// What can be had of a volume that gives access to the apiserver: a token cannot be had while that is away, and is of
+    /// no use then. Of any other volume nothing.
+    pub(super) async fn without_access(&self, volume: &Volume) -> Option<Payload> {
+        let source = volume.projected.as_ref()?;
+        let is_access =
+            |part: &VolumeProjection| part.service_account_token.iter().any(|token| token.audience.is_none());
+        if !source.sources.iter().flatten().any(is_access) {
+            return None;
+        }
+        let mut out = Payload::new();
+        for part in source.sources.iter().flatten() {
+            if let Err(error) = self.part(part, source.default_mode, &mut out).await {
+                tracing::info!(pod = %self.pod.key, volume = volume.name, error, "left out until the apiserver is back");
+            }
+        }
+        Some(out)
+    }
+
     async fn part(&self, part: &VolumeProjection, mode: Option<i32>, out: &mut Payload) -> Result<(), String> {
         let namespace = &self.pod.key.namespace;
         if let Some(source) = &part.config_map {

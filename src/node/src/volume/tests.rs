@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{DesiredPod, PodKey, PodUid, PodView, ReadPods, SourceKind};
-use crate::object::Objects;
+use crate::model::{Alone, DesiredPod, PodKey, PodUid, PodView, ReadPods, SourceKind};
+use crate::object::{Objects, ServiceMemory};
 use crate::test_api::TestApi;
 
 /// Mounts nothing and remembers what it was asked for; a bind is a link to the place.
@@ -70,24 +70,30 @@ struct Scene {
     api: TestApi,
     clock: Arc<ManualClock>,
     mounts: Arc<NoMounts>,
+    alone: Alone,
     manager: VolumeManager,
     _tasks: Tasks,
 }
 
 fn scene() -> Scene {
-    let dir = tempfile::tempdir().unwrap();
+    scene_in(tempfile::tempdir().unwrap())
+}
+
+fn scene_in(dir: tempfile::TempDir) -> Scene {
     let api = TestApi::default();
     let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
     let tasks = Tasks::new();
     let mounts = Arc::new(NoMounts::default());
+    let alone = Alone::default();
+    let memory = ServiceMemory { alone: alone.clone(), file: None };
     let manager = VolumeManager::new(VolumeOptions {
         root: dir.path().to_owned(),
-        objects: Objects::start(Some(api.client()), clock.clone(), &tasks),
+        objects: Objects::start(Some(api.client()), clock.clone(), memory, &tasks),
         mounter: mounts.clone(),
         allocatable: Amounts::new(),
         clock: clock.clone(),
     });
-    Scene { dir, api, clock, mounts, manager, _tasks: tasks }
+    Scene { dir, api, clock, mounts, alone, manager, _tasks: tasks }
 }
 
 impl Scene {
@@ -343,4 +349,29 @@ async fn a_token_is_renewed_until_the_volumes_of_a_pod_that_ends_are_undone() {
     assert_eq!(seen.len(), 4, "{seen:?}");
     scene.manager.teardown(&pod.uid).await.unwrap();
     assert!(!path.exists());
+}
+
+/// Field reports O-048 and O-049: a start without the apiserver.
+#[tokio::test]
+async fn a_node_that_stands_alone_does_with_what_was_written_and_holds_no_pod_up_for_a_token() {
+    let access = json!([{"name": "access", "projected": {"sources": [
+        {"serviceAccountToken": {"path": "token"}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]}}, {"name": "m", "configMap": {"name": "cm"}}]);
+    let pod = pod(access, json!([{"name": "access", "mountPath": "/a"}, {"name": "m", "mountPath": "/m"}]));
+    let scene = scene();
+    scene.alone.set(true);
+    let refused = scene.manager.prepare(&pod).await.unwrap_err();
+    assert_eq!(refused.volume, "m", "data that were never written are waited for: {refused}");
+    let files = scene.volume("projected", "access");
+    assert_eq!(std::fs::read_to_string(files.join("namespace")).unwrap(), "ns");
+    assert!(!files.join("token").exists());
+    // Written by an agent that had the apiserver, found by one that has not.
+    scene.put_map("cm", json!({"k": "kept"}));
+    scene.manager.prepare(&pod).await.unwrap();
+    let later = self::scene_in(scene.dir);
+    assert!(later.manager.prepare(&pod).await.is_err(), "an apiserver that says no is believed");
+    later.alone.set(true);
+    later.manager.prepare(&pod).await.unwrap();
+    assert_eq!(std::fs::read_to_string(later.volume("configmap", "m").join("k")).unwrap(), "kept");
 }

@@ -57,7 +57,12 @@ impl Bench {
             config: path.join("config.yaml"),
             programs: path.to_owned(),
             tokens: true,
-            objects: Objects::start(Some(api.client()), clock.clone(), &Tasks::new()),
+            objects: Objects::start(
+                Some(api.client()),
+                clock.clone(),
+                crate::object::ServiceMemory::default(),
+                &Tasks::new(),
+            ),
             clock: clock.clone(),
         };
         let providers = Providers::load(options, &ImageMetrics::default()).unwrap();

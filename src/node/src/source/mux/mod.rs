@@ -87,6 +87,21 @@ impl Mux {
         self.announce(&mut state);
     }
 
+    /// Whether a source has delivered a first full set.
+    pub(crate) fn has_spoken(&self, source: SourceKind) -> bool {
+        !self.state.lock().silent.contains(&source)
+    }
+
+    /// Takes pods as a silent source last had them; its first full set replaces them. Returns whether it was still silent.
+    pub(crate) fn recall(&self, source: SourceKind, pods: Vec<Pod>) -> bool {
+        let mut state = self.state.lock();
+        let is_silent = state.silent.contains(&source);
+        if is_silent {
+            pods.into_iter().for_each(|pod| self.put_in(&mut state, source, pod));
+        }
+        is_silent
+    }
+
     /// Takes one new or changed pod of a source.
     pub(crate) fn apply(&self, source: SourceKind, pod: Pod) {
         self.put_in(&mut self.state.lock(), source, pod);
