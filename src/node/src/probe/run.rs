@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 use longshore_api::expand;
 use longshore_cri::health::{self, HealthError};
 use longshore_cri::{SharedRuntime, v1};
+use tokio::time::Instant;
 
 use super::http::{self, HttpError, Url};
 use super::leftover::Mark;
@@ -20,6 +21,9 @@ const TRIES: u32 = 3;
 const OUTPUT_BYTES: usize = 10 * 1024;
 /// How much later than the command's time the runtime may answer before the call is given up.
 const RUNTIME_SLACK: Duration = Duration::from_secs(1);
+/// So much later than its own deadlines an answer comes only when this process did not run: the machine slept, was frozen
+/// or is moved to another host.
+const SLEPT: Duration = Duration::from_secs(5);
 /// After this share of its time a command that still runs is looked up, so that it can be ended with all its children.
 const LOOK_AFTER: (u32, u32) = (4, 5);
 
@@ -59,13 +63,19 @@ pub(super) fn weight(probe: &Probe) -> Weight {
 }
 
 impl Question {
-    /// Asks until there is an answer, a few times at most.
+    /// Asks until there is an answer, a few times at most. A failure that was told by a deadline long past says nothing of
+    /// the container (all of the machine may have slept), so that is asked again, once.
     pub(super) async fn ask(self) -> Answer {
         let mut answer = Answer::Unknown(String::new());
+        let mut slept = false;
         for _ in 0..TRIES {
+            let begun = Instant::now();
             answer = self.once().await;
-            if !matches!(answer, Answer::Unknown(_)) {
-                break;
+            let late = begun.elapsed() > self.timeout + RUNTIME_SLACK + SLEPT;
+            match answer {
+                Answer::Unknown(_) => {}
+                Answer::Failure(_) if late && !slept => slept = true,
+                Answer::Failure(_) | Answer::Success | Answer::Warning(_) => break,
             }
         }
         answer
@@ -221,7 +231,8 @@ fn go_duration(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use longshore_cri::RuntimeService as _;
-    use longshore_cri::fake::{ExecReply, FakeOptions, FakeRuntime};
+    use longshore_cri::fake::{ExecReply, Failure, FakeOptions, FakeRuntime, On};
+    use longshore_util::{Tasks, spawn};
     use serde_json::{Value, json};
 
     use super::*;
@@ -237,6 +248,24 @@ mod tests {
             address: "127.0.0.1".into(),
             timeout: Duration::from_secs(1),
         }
+    }
+
+    /// A running container.
+    async fn container(runtime: &FakeRuntime) -> String {
+        runtime.add_image("i");
+        let sandbox = v1::PodSandboxConfig { metadata: Some(v1::PodSandboxMetadata::default()), ..Default::default() };
+        let request = v1::RunPodSandboxRequest { config: Some(sandbox.clone()), ..Default::default() };
+        let pod_sandbox_id = runtime.run_pod_sandbox(request).await.unwrap().pod_sandbox_id;
+        let config = v1::ContainerConfig {
+            metadata: Some(v1::ContainerMetadata::default()),
+            image: Some(v1::ImageSpec { image: "i".into(), ..Default::default() }),
+            ..Default::default()
+        };
+        let request =
+            v1::CreateContainerRequest { pod_sandbox_id, config: Some(config), sandbox_config: Some(sandbox) };
+        let id = runtime.create_container(request).await.unwrap().container_id;
+        runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
+        id
     }
 
     #[tokio::test]
@@ -265,19 +294,7 @@ mod tests {
     #[tokio::test]
     async fn a_command_knows_the_values_of_the_manifest_and_its_output_is_told() {
         let runtime = FakeRuntime::new(FakeOptions::default());
-        runtime.add_image("i");
-        let sandbox = v1::PodSandboxConfig { metadata: Some(v1::PodSandboxMetadata::default()), ..Default::default() };
-        let request = v1::RunPodSandboxRequest { config: Some(sandbox.clone()), ..Default::default() };
-        let pod_sandbox_id = runtime.run_pod_sandbox(request).await.unwrap().pod_sandbox_id;
-        let config = v1::ContainerConfig {
-            metadata: Some(v1::ContainerMetadata::default()),
-            image: Some(v1::ImageSpec { image: "i".into(), ..Default::default() }),
-            ..Default::default()
-        };
-        let request =
-            v1::CreateContainerRequest { pod_sandbox_id, config: Some(config), sandbox_config: Some(sandbox) };
-        let id = runtime.create_container(request).await.unwrap().container_id;
-        runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await.unwrap();
+        let id = container(&runtime).await;
         runtime.on_exec(|request| ExecReply {
             exit_code: 1,
             stdout: request.cmd.join(" ").into_bytes(),
@@ -285,6 +302,30 @@ mod tests {
         });
         let answer = question(&runtime, &id, json!({"exec": {"command": ["$(A)", "$(B)", "$$(A)"]}})).ask().await;
         assert_eq!(answer, Answer::Failure("x $(B) $(A), no".into()));
+    }
+
+    /// Field report O-046: the machine sleeps in the middle of a liveness probe.
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_that_passed_while_the_machine_slept_is_no_failure() {
+        let runtime = FakeRuntime::new(FakeOptions::default());
+        let (id, tasks) = (container(&runtime).await, Tasks::new());
+        let asked = async |hangs, slept: &[u64]| {
+            runtime.failpoints().clear_all();
+            runtime.failpoints().set(On::rpc("ExecSync").times(hangs), Failure::Hang);
+            let answer = spawn(&tasks, "ask", question(&runtime, &id, json!({"exec": {"command": ["x"]}})).ask());
+            for seconds in slept {
+                for _ in 0..20 {
+                    tokio::task::yield_now().await;
+                }
+                tokio::time::advance(Duration::from_secs(*seconds)).await;
+            }
+            answer.await.unwrap()
+        };
+        assert_eq!(asked(1, &[3600]).await, Answer::Success);
+        let twice = asked(2, &[3600, 3600]).await;
+        assert!(matches!(twice, Answer::Failure(_)), "a second time in a row: {twice:?}");
+        let late = asked(1, &[3]).await;
+        assert!(matches!(late, Answer::Failure(_)), "no more than late: {late:?}");
     }
 
     #[test]

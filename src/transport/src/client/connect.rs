@@ -91,11 +91,12 @@ impl Kubeconfig {
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(options.connect_timeout));
-        // A watch is silent for minutes: the kernel finds out that the other side is gone, in about a minute.
-        http.set_keepalive(Some(Duration::from_secs(30)));
-        http.set_keepalive_interval(Some(Duration::from_secs(10)));
-        http.set_keepalive_retries(Some(3));
-        http.set_tcp_user_timeout(Some(Duration::from_secs(60)));
+        // A watch is silent for minutes: the kernel asks whether the other side is there, and gives a connection up on
+        // which nothing was acknowledged for twenty seconds, whether it was asked or sent something.
+        http.set_keepalive(Some(Duration::from_secs(10)));
+        http.set_keepalive_interval(Some(Duration::from_secs(5)));
+        http.set_keepalive_retries(Some(2));
+        http.set_tcp_user_timeout(Some(Duration::from_secs(20)));
         let https = config.rustls_https_connector_with_connector(http).map_err(failed)?;
         let client: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
