@@ -131,6 +131,11 @@ impl<'env> Cluster<'env> {
         self.options.config = config;
     }
 
+    /// Replaces the flags that the next agent is started with beside the usual ones.
+    pub fn set_flags(&mut self, flags: Vec<String>) {
+        self.options.flags = flags;
+    }
+
     fn data_dir(&self) -> PathBuf {
         self.env.directory().join("plane")
     }

@@ -33,6 +33,14 @@ pub(super) fn remove_dead_runs(base: &Path) {
 
 /// Kills the run's processes, removes its cgroups, then its directory unless `keep`.
 pub(super) fn remove_run(directory: &Path, id: &str, keep: bool) {
+    kill_all(directory, id);
+    if !keep {
+        drop(std::fs::remove_dir_all(directory));
+    }
+}
+
+/// Kills the run's processes and removes its cgroups.
+pub(super) fn kill_all(directory: &Path, id: &str) {
     let mut cgroups = BTreeSet::new();
     for _ in 0..10 {
         let pids = processes(directory, id);
@@ -46,9 +54,6 @@ pub(super) fn remove_run(directory: &Path, id: &str, keep: bool) {
         pause(Duration::from_millis(50));
     }
     remove_cgroups(id, &cgroups);
-    if !keep {
-        drop(std::fs::remove_dir_all(directory));
-    }
 }
 
 /// A process as far as it matters here.

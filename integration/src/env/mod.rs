@@ -4,6 +4,7 @@
 mod clean;
 mod containerd;
 mod images;
+mod power;
 mod process;
 mod space;
 
@@ -53,7 +54,8 @@ impl Env {
         env.started()
     }
 
-    fn started(self) -> Result<Self> {
+    /// Starts containerd in a bare world and imports the images.
+    pub fn started(self) -> Result<Self> {
         self.start_containerd()?;
         self.import_images()?;
         Ok(self)

@@ -83,3 +83,36 @@ async fn after_a_reboot_the_main_container_waits_again_for_its_sidecar() {
     bench.until_ready("u1").await;
     assert_eq!(made(&bench), ["side", "c", "side", "c"]);
 }
+
+/// Field report O-052: the clock was a day ahead when sandboxes and containers were made, and was set right.
+#[tokio::test(start_paused = true)]
+async fn sandboxes_from_the_future_are_kept() {
+    let clock: SharedClock = Arc::new(fakes::TokioClock::start());
+    let ahead = clock.now() + jiff::SignedDuration::from_hours(24);
+    let options =
+        FakeOptions { clock: Arc::new(longshore_util::clock::ManualClock::new(ahead)), ..FakeOptions::default() };
+    let runtime = FakeRuntime::new(options);
+    runtime.add_image("sha256:1");
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let mut bench = Bench::start(runtime, folder, clock, Arc::new(FakeNode::new())).await;
+    let pods: Vec<DesiredPod> = (0..3).map(|number| pod(&format!("u{number}"))).collect();
+    for _agent in 0..2 {
+        pods.iter().for_each(|pod| bench.set(pod));
+        for pod in &pods {
+            bench.until_ready(pod.uid.as_str()).await;
+        }
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let made = |rpc| bench.runtime.failpoints().count(rpc);
+        assert_eq!((made("RunPodSandbox"), made("StopPodSandbox"), made("StartContainer")), (3, 0, 3));
+        bench = bench.again().await;
+    }
+    // Nor does the end of such a container hold its restart back for a day.
+    pods.iter().for_each(|pod| bench.set(pod));
+    bench.until_ready("u1").await;
+    let begin = tokio::time::Instant::now();
+    let id = bench.runtime.container_id("u1", "c").unwrap();
+    assert!(bench.runtime.exit(&id, 1));
+    let again = |s: &PodStatus| s.container_statuses.as_ref().is_some_and(|c| c[0].ready && c[0].restart_count == 1);
+    bench.until("u1", "ready again", again).await;
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+}
