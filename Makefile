@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PROFILE_DIR = $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 
-.PHONY: help up down test test-all bench build install
+.PHONY: help up down test test-all bench bench-plane build install
 
 help:
 	@echo "make up        build longshore, start a node on this machine and a sample pod on it (Ctrl-C to stop)"
@@ -12,6 +12,7 @@ help:
 	@echo "make test      everything that CI runs (25 minutes at most)"
 	@echo "make test-all  also what takes long"
 	@echo "make bench     measure our agent against bare CRI calls; table in docs/performance.md's form"
+	@echo "make bench-plane  measure the bundled apiserver under load and idle (PLANE_FLAGS for plane-bench)"
 	@echo "make install   put the program and its systemd unit into /usr/local and /etc"
 
 # Built once, quick when nothing changed.
@@ -39,6 +40,10 @@ bench: build
 	  sh -c 'exec "$$0" --kubeconfig "$$KUBECONFIG" --node "$$NODE" --runtime-endpoint "$$CONTAINER_RUNTIME_ENDPOINT" \
 	  --pid "$$AGENT_PID" --cgroup-parent "$$CGROUP_ROOT/bare" --json "$$BENCH_JSON" $(BENCH_FLAGS)' \
 	  $(abspath $(PROFILE_DIR))/release/longshore-bench
+
+bench-plane: build
+	@$(CARGO) build --release -p longshore-integration --bin plane-bench
+	@LONGSHORE_BIN=$(abspath $(PROFILE_DIR))/release/longshore $(PROFILE_DIR)/release/plane-bench $(PLANE_FLAGS)
 
 install: build
 	install -D -m 0755 $(PROFILE_DIR)/release/longshore /usr/local/bin/longshore

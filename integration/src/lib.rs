@@ -19,6 +19,7 @@ pub mod foreign;
 pub mod fuzz;
 pub mod golden;
 pub mod history;
+pub mod load;
 pub mod machine;
 pub mod pods;
 pub mod registry;
