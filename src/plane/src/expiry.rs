@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use longshore_api::selector::Outline;
 use longshore_util::Tasks;
 use serde_json::Value;
 
 use crate::apiserver::error::ApiError;
-use crate::apiserver::object::{meta, text};
-use crate::apiserver::registry::{DeleteOptions, Registry};
+use crate::apiserver::object::meta;
+use crate::apiserver::registry::{DeleteOptions, ListOptions, Registry};
 use crate::apiserver::resources::EVENTS;
 
 /// How long an event is kept after it was last written.
@@ -16,6 +17,12 @@ const KEPT: SignedDuration = SignedDuration::from_hours(1);
 
 /// How often old ones are looked for.
 const EVERY: Duration = Duration::from_secs(120);
+
+/// Where an event says when it was seen.
+const TIMES: [&str; 4] = ["series.lastObservedTime", "lastTimestamp", "eventTime", "metadata.creationTimestamp"];
+
+/// So many events are looked at before others have their turn.
+const TURN: usize = 200;
 
 pub(crate) fn start(registry: Registry, tasks: &Tasks) {
     let token = tasks.token().clone();
@@ -36,9 +43,15 @@ pub(crate) fn start(registry: Registry, tasks: &Tasks) {
 /// Drops what is old; returns how many that were.
 async fn sweep(registry: &Registry) -> Result<usize, ApiError> {
     let limit = registry.clock().now().checked_sub(KEPT).unwrap_or(Timestamp::MIN);
-    let (events, _) = registry.list_values(&EVENTS, "")?;
+    let outline = Outline::of(TIMES.iter().copied().chain(["metadata.name", "metadata.namespace", "metadata.uid"]));
+    let events = registry.list(&EVENTS, "", &ListOptions::default())?;
     let mut dropped = 0;
-    for event in events.iter().filter(|event| last_seen(event) < limit) {
+    for (index, event) in events.items.iter().enumerate() {
+        if index % TURN == TURN - 1 {
+            tokio::task::yield_now().await;
+        }
+        let Some(event) = outline.read(&event.bytes).ok().filter(|event| last_seen(event) < limit) else { continue };
+        let event = &event;
         let options = DeleteOptions { uid: Some(meta(event, "uid").to_owned()), ..DeleteOptions::default() };
         match registry.delete(&EVENTS, meta(event, "namespace"), meta(event, "name"), &options).await {
             Ok(_) => dropped += 1,
@@ -50,8 +63,8 @@ async fn sweep(registry: &Registry) -> Result<usize, ApiError> {
 }
 
 fn last_seen(event: &Value) -> Timestamp {
-    let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
-    times.iter().filter_map(|pointer| text(event, pointer).parse().ok()).max().unwrap_or(Timestamp::MIN)
+    let times = TIMES.iter().map(|path| path.split('.').fold(event, |value, name| &value[name]));
+    times.filter_map(|time| time.as_str()?.parse().ok()).max().unwrap_or(Timestamp::MIN)
 }
 
 #[cfg(test)]

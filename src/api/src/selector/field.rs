@@ -58,6 +58,14 @@ impl FieldSelector {
         Some(&wanted.value)
     }
 
+    /// Texts without which no object is selected, as far as they stand in an object as they are: a quick first look.
+    pub fn needles(&self) -> impl Iterator<Item = &str> {
+        let texts = self.requirements.iter().filter(|requirement| !requirement.negated);
+        // Other fields have texts that are made of what stands there, or of its absence.
+        let plain = texts.filter(|requirement| matches!(&*requirement.field, "spec.nodeName" | "metadata.name"));
+        plain.map(|requirement| &*requirement.value).filter(|value| !value.is_empty())
+    }
+
     /// Refuses fields that a resource does not offer, with the apiserver's wording for the resource (plural name, e.g.
     /// `pods`, with its API group where it has one, e.g. `jobs.batch`).
     pub fn check(&self, resource: &str) -> Result<(), SelectorError> {
@@ -170,6 +178,20 @@ fn field_text(object: &Value, field: &str) -> String {
             Some(("involvedObject", rest)) => or(field, &format!("regarding.{rest}")),
             Some(("regarding", rest)) => or(field, &format!("involvedObject.{rest}")),
             _ => text(at(field)),
+        },
+    }
+}
+
+/// The paths that [`field_text`] reads for a field.
+pub(super) fn paths(field: &str) -> Vec<String> {
+    match field {
+        "status.successful" => vec!["status.succeeded".to_owned()],
+        "source" => vec!["source.component".to_owned(), "reportingComponent".to_owned()],
+        _ => match field.split_once('.') {
+            Some(("involvedObject" | "regarding", rest)) => {
+                vec![format!("involvedObject.{rest}"), format!("regarding.{rest}")]
+            }
+            _ => vec![field.to_owned()],
         },
     }
 }

@@ -3,6 +3,7 @@
 
 mod field;
 mod lexer;
+mod outline;
 mod parser;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as Raw;
 use serde_json::Value;
 
 pub use field::{FieldRequirement, FieldSelector, known_fields};
+pub use outline::Outline;
 
 use crate::names;
 
@@ -179,6 +181,12 @@ impl LabelSelector {
     /// Says whether it takes everything.
     pub fn is_everything(&self) -> bool {
         !self.nothing && self.requirements.is_empty()
+    }
+
+    /// Texts of which each stands in every object that is selected: a quick first look. Only where one value is wanted.
+    pub fn needles(&self) -> impl Iterator<Item = &str> {
+        let one = self.requirements.iter().filter(|own| own.operator == Operator::In && own.values.len() == 1);
+        one.filter_map(|requirement| requirement.values.first()).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// Says whether an object with these labels is selected; `lookup` gives the value of a label.

@@ -6,6 +6,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
@@ -22,30 +23,63 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Compresses an answer that is whole and large; all others pass as they are.
-pub(super) async fn compress(response: Response<Body>) -> Response<Body> {
+/// So much is compressed before others have their turn.
+const STEP: usize = 64 << 10;
+
+/// So much is sent at a time.
+const PIECE: usize = 16 << 10;
+
+/// Compresses an answer whose length is known and large, while it goes out; all others pass as they are.
+pub(super) fn compress(response: Response<Body>) -> Response<Body> {
     if response.body().size_hint().exact().is_none_or(|size| size < LEAST) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let Ok(whole) = body.collect().await else { return Response::from_parts(parts, Body::empty()) };
-    let whole = whole.to_bytes();
-    let plain = whole.clone();
-    match tokio::task::spawn_blocking(move || gzip(&whole)).await {
-        Ok(Ok(small)) => {
-            parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-            parts.headers.remove(header::CONTENT_LENGTH);
-            Response::from_parts(parts, Body::from(small))
+    parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let zip =
+        Zip { body, plain: Bytes::new(), encoder: GzEncoder::new(Vec::with_capacity(PIECE), Compression::fast()) };
+    let pieces = stream::unfold(Some(zip), |zip| async move {
+        let mut zip = zip?;
+        match zip.next().await {
+            Ok(Some(piece)) => Some((Ok(piece), Some(zip))),
+            Ok(None) => zip.encoder.finish().map_or_else(
+                |error| Some((Err(axum::Error::new(error)), None)),
+                |last| Some((Ok(Bytes::from(last)), None)),
+            ),
+            // Cut off, so that nobody takes it for the whole.
+            Err(error) => Some((Err(error), None)),
         }
-        Ok(Err(_)) | Err(_) => Response::from_parts(parts, Body::from(plain)),
-    }
+    });
+    Response::from_parts(parts, Body::from_stream(pieces))
 }
 
-fn gzip(plain: &Bytes) -> std::io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::fast());
-    encoder.write_all(plain)?;
-    encoder.finish()
+/// A body on its way through the compressor.
+struct Zip {
+    body: Body,
+    plain: Bytes,
+    encoder: GzEncoder<Vec<u8>>,
+}
+
+impl Zip {
+    /// Returns the next piece; none when only the compressor's last words are left.
+    async fn next(&mut self) -> Result<Option<Bytes>, axum::Error> {
+        loop {
+            while self.plain.is_empty() {
+                match self.body.frame().await {
+                    None => return Ok(None),
+                    Some(frame) => self.plain = frame?.into_data().unwrap_or_default(),
+                }
+            }
+            let step = self.plain.split_to(STEP.min(self.plain.len()));
+            self.encoder.write_all(&step).map_err(axum::Error::new)?;
+            if self.encoder.get_ref().len() >= PIECE {
+                return Ok(Some(std::mem::take(self.encoder.get_mut()).into()));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -57,14 +91,14 @@ mod tests {
     #[tokio::test]
     async fn only_large_answers_are_compressed_and_read_back_the_same() {
         let large = "{\"some\":\"json\"}".repeat(20_000);
-        let answer = compress(Response::new(Body::from(large.clone()))).await;
+        let answer = compress(Response::new(Body::from(large.clone())));
         assert_eq!(answer.headers()[header::CONTENT_ENCODING], "gzip");
         let bytes = answer.into_body().collect().await.unwrap().to_bytes();
         assert!(bytes.len() < large.len() / 10);
         let mut back = String::new();
         flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut back).unwrap();
         assert_eq!(back, large);
-        let small = compress(Response::new(Body::from("{}"))).await;
+        let small = compress(Response::new(Body::from("{}")));
         assert!(small.headers().get(header::CONTENT_ENCODING).is_none());
     }
 

@@ -5,6 +5,7 @@ mod fields;
 mod read;
 mod scale;
 mod special;
+mod whole;
 mod write;
 
 use std::sync::Arc;

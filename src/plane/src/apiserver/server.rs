@@ -185,7 +185,7 @@ impl Api {
         if long {
             return Box::pin(served).await;
         }
-        let served = async { if small { Ok(compress::compress(served.await?).await) } else { served.await } };
+        let served = async { if small { served.await.map(compress::compress) } else { served.await } };
         tokio::time::timeout(self.timeout, Box::pin(served)).await.unwrap_or_else(|_| {
             let text = "Timeout: request did not complete within the allotted timeout";
             Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", text))

@@ -2,6 +2,8 @@
 //! changes what it may see. A client that reads slower than the history lasts gets 410 and lists again.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ApiError, Cause};
@@ -19,7 +21,7 @@ use super::negotiate::{Form, Wanted};
 use super::object::{Object, metadata, parse};
 use super::registry::{ListOptions, Registry, Selection};
 use super::request::Query;
-use super::resources::Resource;
+use super::resources::{PODS, Resource};
 use super::table::{Tabler, partial};
 use crate::store::{Event, EventKind, Revision, Watch};
 
@@ -90,6 +92,8 @@ pub(crate) fn serve(
         Err(error) => return Err(error),
     };
     let now = Instant::now();
+    // Cancelled when the definition of a custom kind changes: the client comes again and sees it as it is then.
+    let gone = resource.custom.and_then(|custom| custom.served()).map(|served| served.gone.clone());
     let state = Stream {
         resource,
         selection,
@@ -99,8 +103,8 @@ pub(crate) fn serve(
         bookmarks,
         next_bookmark: now + BOOKMARK_EVERY,
         ends: now + timeout,
-        stop,
-        gone: resource.custom.and_then(|custom| custom.served()).map(|served| served.gone.clone()).unwrap_or_default(),
+        timer: Box::pin(sleep_until(now + if bookmarks { timeout.min(BOOKMARK_EVERY) } else { timeout })),
+        over: Box::pin(over(stop, gone)),
         ended: false,
         _slot: slot,
     };
@@ -149,9 +153,24 @@ fn open(
         Some(name) if !resource.namespaced || !namespace.is_empty() => {
             registry.watch_key(&resource.key(namespace, name), from)
         }
-        _ => registry.watch(resource, namespace, from),
+        _ => match selection.only_node() {
+            // An agent wakes only for its own node's pods.
+            Some(node) if std::ptr::eq(resource, &PODS) => registry.watch_node(resource, namespace, node, from),
+            _ => registry.watch(resource, namespace, from),
+        },
     };
     watch.map_err(|error| ApiError::from_store(&error, resource, ""))
+}
+
+/// Waits for the server's end, or that of what is watched.
+async fn over(stop: CancellationToken, gone: Option<CancellationToken>) {
+    match gone {
+        None => stop.cancelled().await,
+        Some(gone) => tokio::select! {
+            () = stop.cancelled() => {}
+            () = gone.cancelled() => {}
+        },
+    }
 }
 
 #[derive(Debug)]
@@ -183,9 +202,10 @@ struct Stream {
     bookmarks: bool,
     next_bookmark: Instant,
     ends: Instant,
-    stop: CancellationToken,
-    /// Cancelled when the definition of a custom kind changes: the client comes again and sees it as it is then.
-    gone: CancellationToken,
+    /// Rings at the next of the two.
+    timer: Pin<Box<Sleep>>,
+    /// Done when the watch must end.
+    over: Pin<Box<dyn Future<Output = ()> + Send>>,
     ended: bool,
     _slot: WatchSlot,
 }
@@ -207,23 +227,19 @@ impl Stream {
             let Some(watch) = &mut self.watch else { return None };
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return None,
-                () = self.gone.cancelled() => return None,
+                () = self.over.as_mut() => return None,
                 events = watch.next() => match events {
                     Ok(events) => self.queue.extend(events.into_iter().map(Pending::Event)),
                     Err(error) => return Some(self.fail(&ApiError::from_store(&error, self.resource, ""))),
                 },
-                () = sleep_until(self.next_bookmark), if self.bookmarks => {
+                () = self.timer.as_mut() => {
                     self.next_bookmark += BOOKMARK_EVERY;
-                    let progress = watch.progress();
-                    return Some(self.bookmark(progress, false));
-                }
-                () = sleep_until(self.ends) => {
-                    self.ended = true;
+                    self.ended = Instant::now() >= self.ends;
                     if !self.bookmarks {
                         return None;
                     }
-                    // So that the client resumes from here and not from its last event.
+                    self.timer.as_mut().reset(self.next_bookmark.min(self.ends));
+                    // At the end so that the client resumes from here and not from its last event.
                     let progress = watch.progress();
                     return Some(self.bookmark(progress, false));
                 }
@@ -254,7 +270,11 @@ impl Stream {
                 }
             };
         }
-        let views = event.views();
+        let may_match = |bytes: &[u8]| self.selection.may_match(bytes);
+        if !may_match(&event.object()) && !event.previous.as_deref().is_some_and(may_match) {
+            return Ok(None);
+        }
+        let views = event.views(|bytes| self.selection.read(bytes));
         // What is damaged is shown.
         let matches = |view: &Option<Value>| view.as_ref().is_none_or(|object| self.selection.matches(object));
         let before = event.previous.is_some() && matches(&views.before);

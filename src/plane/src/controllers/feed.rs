@@ -1,12 +1,12 @@
 //! Tells which objects of a kind may have changed. Loses nothing: when it falls behind, it names all that there are.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::apiserver::object::meta;
 use crate::apiserver::registry::Registry;
 use crate::apiserver::resources::Resource;
-use crate::store::{EventKind, Revision, Watch};
+use crate::store::{EventKind, StoreError, Watch};
 
 /// Namespace (empty for kinds without) and name.
 pub(super) type Key = (String, String);
@@ -20,7 +20,8 @@ pub(super) struct Feed {
     resource: &'static Resource,
     prefix: String,
     watch: Option<Watch>,
-    known: BTreeSet<Key>,
+    /// Keys in the store, which shares their text.
+    known: BTreeSet<Arc<str>>,
 }
 
 impl Feed {
@@ -38,8 +39,8 @@ impl Feed {
                     Ok((keys, watch)) => {
                         self.watch = Some(watch);
                         // What vanished unseen is named as well.
-                        let gone = std::mem::replace(&mut self.known, keys.clone());
-                        return keys.into_iter().chain(gone).collect();
+                        let gone = std::mem::replace(&mut self.known, keys);
+                        return self.known.union(&gone).filter_map(|key| self.named(key)).collect();
                     }
                     Err(error) => {
                         tracing::warn!(kind = self.resource.kind, %error, "watching failed, trying again");
@@ -52,12 +53,11 @@ impl Feed {
                 Ok(events) => {
                     let mut keys = BTreeSet::new();
                     for event in events {
-                        let Some(key) = key(&self.prefix, self.resource, &event.key) else { continue };
                         match event.kind {
-                            EventKind::Deleted => self.known.remove(&key),
-                            EventKind::Created | EventKind::Updated => self.known.insert(key.clone()),
+                            EventKind::Deleted => self.known.remove(&event.key),
+                            EventKind::Created | EventKind::Updated => self.known.insert(Arc::clone(&event.key)),
                         };
-                        keys.insert(key);
+                        keys.extend(self.named(&event.key));
                     }
                     return keys;
                 }
@@ -69,19 +69,19 @@ impl Feed {
         }
     }
 
-    fn all(&self) -> Result<(BTreeSet<Key>, Watch), Box<dyn std::error::Error + Send + Sync>> {
-        let (objects, revision): (_, Revision) = self.registry.list_values(self.resource, "")?;
-        let keys = objects.iter().map(|object| (meta(object, "namespace").to_owned(), meta(object, "name").to_owned()));
-        Ok((keys.collect(), self.registry.watch(self.resource, "", revision)?))
+    fn all(&self) -> Result<(BTreeSet<Arc<str>>, Watch), StoreError> {
+        let (keys, revision) = self.registry.keys(self.resource)?;
+        Ok((keys.into_iter().collect(), self.registry.watch(self.resource, "", revision)?))
     }
-}
 
-fn key(prefix: &str, resource: &Resource, key: &str) -> Option<Key> {
-    let rest = key.strip_prefix(prefix)?;
-    if resource.namespaced {
-        let (namespace, name) = rest.split_once('/')?;
-        Some((namespace.to_owned(), name.to_owned()))
-    } else {
-        Some((String::new(), rest.to_owned()))
+    /// Returns namespace and name of what is stored under a key.
+    fn named(&self, key: &str) -> Option<Key> {
+        let rest = key.strip_prefix(&self.prefix)?;
+        if self.resource.namespaced {
+            let (namespace, name) = rest.split_once('/')?;
+            Some((namespace.to_owned(), name.to_owned()))
+        } else {
+            Some((String::new(), rest.to_owned()))
+        }
     }
 }

@@ -45,8 +45,17 @@ fn tolerates(toleration: &Value, taint: &Value) -> bool {
     }
 }
 
+/// What of a node is looked at.
+pub(super) const READ: [&str; 5] =
+    ["metadata.name", "metadata.labels", "spec.unschedulable", "spec.taints", "status.conditions"];
+
 /// Returns the node for a pod: of those that fit the one with the fewest pods. Otherwise what is said about it.
-pub(super) fn choose(pod: &Value, nodes: &[Value], pods_on: impl Fn(&str) -> usize) -> Result<String, String> {
+pub(super) fn choose<'n>(
+    pod: &Value,
+    nodes: impl ExactSizeIterator<Item = &'n Value>,
+    pods_on: impl Fn(&str) -> usize,
+) -> Result<String, String> {
+    let count = nodes.len();
     let mut obstacles: BTreeMap<String, usize> = BTreeMap::new();
     let mut fitting = Vec::new();
     for node in nodes {
@@ -58,11 +67,11 @@ pub(super) fn choose(pod: &Value, nodes: &[Value], pods_on: impl Fn(&str) -> usi
     if let Some(name) = fitting.into_iter().min_by_key(|name| pods_on(name)) {
         return Ok(name.to_owned());
     }
-    if nodes.is_empty() {
+    if count == 0 {
         return Err("no nodes available to schedule pods".to_owned());
     }
     let reasons: Vec<String> = obstacles.iter().map(|(reason, count)| format!("{count} node(s) {reason}")).collect();
-    Err(format!("0/{} nodes are available: {}.", nodes.len(), reasons.join(", ")))
+    Err(format!("0/{count} nodes are available: {}.", reasons.join(", ")))
 }
 
 #[cfg(test)]
@@ -77,7 +86,7 @@ mod tests {
     }
 
     fn pick(pod: &Value, nodes: &[Value]) -> Result<String, String> {
-        choose(pod, nodes, |name| usize::from(name == "a"))
+        choose(pod, nodes.iter(), |name| usize::from(name == "a"))
     }
 
     #[test]

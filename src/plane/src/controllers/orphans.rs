@@ -1,15 +1,16 @@
 //! Removes pods of nodes that are gone: nobody else would ever end them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use longshore_api::selector::Outline;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::feed::Feed;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{meta, text};
-use crate::apiserver::registry::{DeleteOptions, Registry};
+use crate::apiserver::registry::{DeleteOptions, ListOptions, Registry, Selection};
 use crate::apiserver::resources::{NODES, PODS};
 
 /// A node that is missing for a moment may come back: agents register anew after their object was deleted.
@@ -66,21 +67,21 @@ fn ripe(missing: &BTreeMap<String, Instant>, now: Instant) -> Vec<String> {
     missing.iter().filter(|(_, due)| **due <= now).map(|(name, _)| name.clone()).collect()
 }
 
-fn nodes_of_pods(registry: &Registry) -> Vec<String> {
-    let pods = registry.list_values(&PODS, "").map(|(pods, _)| pods).unwrap_or_default();
-    let mut names: Vec<String> = pods.iter().map(|pod| text(pod, "/spec/nodeName").to_owned()).collect();
-    names.sort();
-    names.dedup();
-    names.retain(|name| !name.is_empty());
-    names
+fn nodes_of_pods(registry: &Registry) -> BTreeSet<String> {
+    let outline = Outline::of(["spec.nodeName"]);
+    let pods = registry.list(&PODS, "", &ListOptions::default()).unwrap_or_default();
+    let nodes = pods.items.iter().filter_map(|pod| outline.read(&pod.bytes).ok());
+    nodes.map(|pod| text(&pod, "/spec/nodeName").to_owned()).filter(|name| !name.is_empty()).collect()
 }
 
 async fn remove(registry: &Registry, node: &str) -> Result<(), ApiError> {
     if registry.get(&NODES, "", node).is_ok() {
         return Ok(());
     }
-    let (pods, _) = registry.list_values(&PODS, "")?;
-    for pod in pods.iter().filter(|pod| text(pod, "/spec/nodeName") == node) {
+    let selection = Selection::parse(&PODS, "", &format!("spec.nodeName={node}"))?;
+    let pods = registry.list(&PODS, "", &ListOptions { selection, ..ListOptions::default() })?;
+    for pod in &pods.items {
+        let pod = &pod.value()?;
         let options =
             DeleteOptions { grace: Some(0), uid: Some(meta(pod, "uid").to_owned()), ..DeleteOptions::default() };
         match registry.delete(&PODS, meta(pod, "namespace"), meta(pod, "name"), &options).await {

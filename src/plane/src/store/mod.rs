@@ -11,6 +11,7 @@ mod plan;
 mod state;
 mod types;
 mod watch;
+mod watchers;
 
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Watches everything under `prefix` that happens after `from`.
     fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, StoreError>;
+
+    /// Watches the pods under `prefix` that are or were on a node.
+    fn watch_node(&self, prefix: &str, node: &str, from: Revision) -> Result<Watch, StoreError>;
 
     /// Waits until reads show all writes that were answered before, by whomever. Where nobody else can write, at once.
     async fn settle(&self) -> Result<(), StoreError>;
@@ -129,7 +133,11 @@ impl<K: Keeper> Store for K {
     }
 
     fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, StoreError> {
-        Watch::start(self.shared(), prefix, from)
+        Watch::start(self.shared(), prefix, None, from)
+    }
+
+    fn watch_node(&self, prefix: &str, node: &str, from: Revision) -> Result<Watch, StoreError> {
+        Watch::start(self.shared(), prefix, Some(node), from)
     }
 
     async fn settle(&self) -> Result<(), StoreError> {

@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::RwLock;
-use tokio::sync::Notify;
 
 use super::StoreError;
 use super::types::{Entry, Event, ListRequest, Listing, Revision};
+use super::watchers::{Cursor, Watchers};
 
 /// How much history is kept. What is older answers "too old" to watches and continued lists.
 #[derive(Debug, Clone, Copy)]
@@ -35,15 +35,6 @@ impl Default for Limits {
 /// So many of the latest events are news, to which watchers that filter come at about the same time.
 const NEWS: usize = 128;
 
-/// A watcher's place: the first event it has not seen.
-#[derive(Debug)]
-pub(super) struct Cursor {
-    prefix: Box<str>,
-    /// First unseen matching revision; 0 = none. Changed only under the state's lock.
-    pending: AtomicU64,
-    pub(super) wake: Notify,
-}
-
 #[derive(Debug)]
 struct Past {
     event: Arc<Event>,
@@ -61,8 +52,7 @@ pub(super) struct State {
     history: VecDeque<Past>,
     history_bytes: usize,
     compacted: Revision,
-    watchers: HashMap<u64, Arc<Cursor>>,
-    next_watcher: u64,
+    watchers: Watchers,
     limits: Limits,
 }
 
@@ -77,8 +67,7 @@ impl State {
             history: VecDeque::new(),
             history_bytes: 0,
             compacted: Revision(0),
-            watchers: HashMap::new(),
-            next_watcher: 0,
+            watchers: Watchers::default(),
             limits,
         }
     }
@@ -191,7 +180,7 @@ impl State {
         self.unreadable.clear();
         self.history.clear();
         self.history_bytes = 0;
-        for cursor in self.watchers.values() {
+        for cursor in self.watchers.all() {
             // A place before the history: the next look of the watcher says so.
             cursor.pending.store(1, Ordering::Relaxed);
             cursor.wake.notify_one();
@@ -212,13 +201,11 @@ impl State {
         };
         self.revision = revision;
         self.history_bytes += event.weight();
-        for cursor in self.watchers.values() {
-            if event.key.starts_with(&*cursor.prefix) {
-                if cursor.pending.load(Ordering::Relaxed) == 0 {
-                    cursor.pending.store(revision.0, Ordering::Relaxed);
-                }
-                cursor.wake.notify_one();
+        for cursor in self.watchers.of(&event) {
+            if cursor.pending.load(Ordering::Relaxed) == 0 {
+                cursor.pending.store(revision.0, Ordering::Relaxed);
             }
+            cursor.wake.notify_one();
         }
         self.history.push_back(Past { event: Arc::new(event), at });
         if let Some(old) = self.history.len().checked_sub(NEWS + 1).and_then(|index| self.history.get(index)) {
@@ -253,27 +240,26 @@ impl State {
         self.compacted = self.compacted.max(upto);
     }
 
-    pub(super) fn watch(&mut self, prefix: &str, from: Revision) -> Result<(u64, Arc<Cursor>), StoreError> {
+    pub(super) fn watch(
+        &mut self,
+        prefix: &str,
+        node: Option<&str>,
+        from: Revision,
+    ) -> Result<Arc<Cursor>, StoreError> {
         if from > self.revision {
             return Err(StoreError::Future { requested: from, current: self.revision });
         }
         if from < self.compacted {
             return Err(StoreError::Compacted { requested: from, oldest: self.compacted });
         }
-        let first = self.events_after(from).find(|event| event.key.starts_with(prefix));
-        let cursor = Arc::new(Cursor {
-            prefix: prefix.into(),
-            pending: AtomicU64::new(first.map_or(0, |event| event.revision.0)),
-            wake: Notify::new(),
-        });
-        let id = self.next_watcher;
-        self.next_watcher += 1;
-        self.watchers.insert(id, Arc::clone(&cursor));
-        Ok((id, cursor))
+        let cursor = self.watchers.add(prefix, node);
+        let first = self.events_after(from).find(|event| cursor.sees(event));
+        cursor.pending.store(first.map_or(0, |event| event.revision.0), Ordering::Relaxed);
+        Ok(cursor)
     }
 
-    pub(super) fn unwatch(&mut self, id: u64) {
-        self.watchers.remove(&id);
+    pub(super) fn unwatch(&mut self, cursor: &Cursor) {
+        self.watchers.remove(cursor);
     }
 
     fn events_after(&self, after: Revision) -> impl Iterator<Item = &Arc<Event>> {
@@ -290,8 +276,7 @@ impl State {
         if pending <= self.compacted.0 {
             return Err(StoreError::Compacted { requested: Revision(pending), oldest: self.compacted });
         }
-        let mut matching =
-            self.events_after(Revision(pending - 1)).filter(|event| event.key.starts_with(&*cursor.prefix)).peekable();
+        let mut matching = self.events_after(Revision(pending - 1)).filter(|event| cursor.sees(event)).peekable();
         let mut events: Vec<Arc<Event>> = matching.by_ref().take(most).cloned().collect();
         // The place is a revision: what has the same one goes along.
         let last = events.last().map(|event| event.revision);

@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
+
+use super::watchers::Nodes;
 
 /// What stands before the revision in a stored object.
 const REVISION: &[u8] = b"\"resourceVersion\":\"";
@@ -210,10 +212,11 @@ pub struct Event {
     object: Range<usize>,
     /// What was there before, if anything.
     pub previous: Option<Bytes>,
+    nodes: OnceLock<Nodes>,
     views: Arc<Mutex<Cached>>,
 }
 
-/// An event's two states, parsed; none where there is none or it is damaged.
+/// What selectors look at of an event's two states; none where there is none or it is damaged.
 #[derive(Debug)]
 pub struct Views {
     /// What was there before.
@@ -254,7 +257,7 @@ impl Event {
         let end = frame.len();
         frame.extend_from_slice(b"}\n");
         let views = Arc::new(Mutex::new(Cached::News(None)));
-        Self { revision, kind, key, frame: frame.into(), object: start..end, previous, views }
+        Self { revision, kind, key, frame: frame.into(), object: start..end, previous, nodes: OnceLock::new(), views }
     }
 
     pub(super) fn from_draft(
@@ -281,19 +284,30 @@ impl Event {
         self.frame.slice(self.object.clone())
     }
 
-    /// Returns both states, parsed. A thousand watchers that filter look at the same event at about the same time: the
-    /// first of them parses for all.
-    pub fn views(&self) -> Arc<Views> {
+    /// Returns both states as `read` sees them, which must be the same for all who look at objects of this kind. Many
+    /// watchers that filter look at the same event at about the same time: the first of them reads for all.
+    pub fn views(&self, read: impl Fn(&[u8]) -> Option<Value>) -> Arc<Views> {
         let mut cached = self.views.lock();
         if let Cached::News(Some(views)) = &*cached {
             return Arc::clone(views);
         }
-        let parse = |bytes: &Bytes| serde_json::from_slice(bytes).ok();
-        let views = Arc::new(Views { before: self.previous.as_ref().and_then(parse), now: parse(&self.object()) });
+        let before = self.previous.as_deref().and_then(&read);
+        let views = Arc::new(Views { before, now: read(&self.object()) });
         if let Cached::News(place) = &mut *cached {
             *place = Some(Arc::clone(&views));
         }
         views
+    }
+
+    /// Returns on which nodes the pod is and was.
+    pub(super) fn nodes(&self) -> &Nodes {
+        self.nodes.get_or_init(|| {
+            let object = self.object();
+            match &self.previous {
+                Some(before) => Nodes::of(&self.key, &[before, &object]),
+                None => Nodes::of(&self.key, &[&object]),
+            }
+        })
     }
 
     /// Forgets what was parsed: the event is no news any more.

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use super::StoreError;
-use super::state::{Cursor, Shared};
+use super::state::Shared;
 use super::types::{Event, Revision};
+use super::watchers::Cursor;
 
 /// Most events handed out at once; bounds what a single wake-up holds on to.
 const BATCH: usize = 64;
@@ -17,14 +18,13 @@ pub type Batch = Vec<Arc<Event>>;
 #[derive(Debug)]
 pub struct Watch {
     shared: Shared,
-    id: u64,
     cursor: Arc<Cursor>,
 }
 
 impl Watch {
-    pub(super) fn start(shared: &Shared, prefix: &str, from: Revision) -> Result<Self, StoreError> {
-        let (id, cursor) = shared.write().watch(prefix, from)?;
-        Ok(Self { shared: Arc::clone(shared), id, cursor })
+    pub(super) fn start(shared: &Shared, prefix: &str, node: Option<&str>, from: Revision) -> Result<Self, StoreError> {
+        let cursor = shared.write().watch(prefix, node, from)?;
+        Ok(Self { shared: Arc::clone(shared), cursor })
     }
 
     /// Waits for the next events. Cancel-safe. Fails with [`StoreError::Compacted`] when the watcher was too slow.
@@ -59,6 +59,6 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.write().unwatch(self.id);
+        self.shared.write().unwatch(&self.cursor);
     }
 }

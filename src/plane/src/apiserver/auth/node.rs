@@ -76,8 +76,8 @@ impl Auth {
 
     /// A pod that is gone is answered with 404, so that an agent knows that it need not try again.
     fn own_pod_or_none(&self, node: &str, asked: &Attributes) -> Decision {
-        match self.objects.pod(&asked.namespace, &asked.name) {
-            Some(pod) if text(&pod, "/spec/nodeName") != node => no_relationship(node),
+        match self.objects.node_of_pod(&asked.namespace, &asked.name) {
+            Some(own) if own != node => no_relationship(node),
             Some(_) | None => Decision::Allow,
         }
     }
@@ -108,9 +108,8 @@ impl Auth {
     }
 
     fn own_pod(&self, node: &str, asked: &Attributes) -> Decision {
-        let pod = self.objects.pod(&asked.namespace, &asked.name);
-        match pod {
-            Some(pod) if text(&pod, "/spec/nodeName") == node => Decision::Allow,
+        match self.objects.node_of_pod(&asked.namespace, &asked.name) {
+            Some(own) if own == node => Decision::Allow,
             _ => no_relationship(node),
         }
     }

@@ -1,9 +1,10 @@
 //! What login and rights read of the stored objects.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use longshore_api::selector::Outline;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -15,6 +16,10 @@ use crate::apiserver::resources::{NODES, PERSISTENTVOLUMES, PODS, SECRETS, SERVI
 pub trait ReadObjects: Send + Sync + std::fmt::Debug + 'static {
     /// Returns a pod.
     fn pod(&self, namespace: &str, name: &str) -> Option<Value>;
+    /// Returns the node of a pod, empty if it has none.
+    fn node_of_pod(&self, namespace: &str, name: &str) -> Option<String> {
+        self.pod(namespace, name).map(|pod| text(&pod, "/spec/nodeName").to_owned())
+    }
     /// Returns the revisions and JSON texts of a namespace's pods.
     fn pods(&self, namespace: &str) -> Vec<(u64, Bytes)>;
     /// Returns a service account.
@@ -36,6 +41,13 @@ pub trait ReadObjects: Send + Sync + std::fmt::Debug + 'static {
 impl ReadObjects for Registry {
     fn pod(&self, namespace: &str, name: &str) -> Option<Value> {
         self.find(&PODS, namespace, name).ok().flatten()
+    }
+
+    fn node_of_pod(&self, namespace: &str, name: &str) -> Option<String> {
+        // Asked for each status that a node writes.
+        static OUTLINE: LazyLock<Outline> = LazyLock::new(|| Outline::of(["spec.nodeName"]));
+        let pod = OUTLINE.read(&self.get(&PODS, namespace, name).ok()?.bytes).ok()?;
+        Some(text(&pod, "/spec/nodeName").to_owned())
     }
 
     fn pods(&self, namespace: &str) -> Vec<(u64, Bytes)> {
@@ -64,15 +76,38 @@ impl ReadObjects for Registry {
     }
 }
 
+/// A few names: kept for every pod of a cluster.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Names(Box<[Box<str>]>);
+
+impl Names {
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|own| **own == *name)
+    }
+}
+
+impl From<BTreeSet<String>> for Names {
+    fn from(names: BTreeSet<String>) -> Self {
+        Self(names.into_iter().map(String::into_boxed_str).collect())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Collected {
+    secrets: BTreeSet<String>,
+    configmaps: BTreeSet<String>,
+    claims: BTreeSet<String>,
+}
+
 /// What a pod lets its node read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PodFacts {
     pub(super) node: String,
     pub(super) service_account: String,
     pub(super) is_mirror: bool,
-    pub(super) secrets: BTreeSet<String>,
-    pub(super) configmaps: BTreeSet<String>,
-    pub(super) claims: BTreeSet<String>,
+    pub(super) secrets: Names,
+    pub(super) configmaps: Names,
+    pub(super) claims: Names,
 }
 
 /// Annotation of pods that stand for a node's own static pods.
@@ -87,20 +122,26 @@ impl PodFacts {
             return facts;
         }
         facts.service_account = text(pod, "/spec/serviceAccountName").to_owned();
+        let mut named = Collected::default();
         if let Some(spec) = pod.get("spec") {
-            facts.collect(spec);
+            named.collect(spec);
         }
         for volume in list(pod, "/spec/volumes") {
             if volume.get("ephemeral").is_some() {
                 // The claim of such a volume is made under this name.
-                facts.claims.insert(format!("{}-{}", text(pod, "/metadata/name"), text(volume, "/name")));
+                named.claims.insert(format!("{}-{}", text(pod, "/metadata/name"), text(volume, "/name")));
             } else if volume.get("persistentVolumeClaim").is_some() {
-                facts.claims.insert(text(volume, "/persistentVolumeClaim/claimName").to_owned());
+                named.claims.insert(text(volume, "/persistentVolumeClaim/claimName").to_owned());
             }
         }
+        facts.secrets = named.secrets.into();
+        facts.configmaps = named.configmaps.into();
+        facts.claims = named.claims.into();
         facts
     }
+}
 
+impl Collected {
     /// Walks the spec for the fields that name secrets and configmaps, wherever they stand.
     fn collect(&mut self, value: &Value) {
         match value {

@@ -1,14 +1,18 @@
 //! Listing: selectors, pages, older versions.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use longshore_api::selector::{FieldSelector, LabelSelector};
+use longshore_api::selector::{FieldSelector, LabelSelector, Outline, known_fields};
+use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
 use super::Registry;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::object::{Object, parse};
-use crate::apiserver::resources::Resource;
+use crate::apiserver::resources::{Resource, built_in};
 use crate::store::{ListRequest, Revision, StoreError};
 
 /// Which objects are wanted.
@@ -18,6 +22,10 @@ pub struct Selection {
     pub labels: Option<LabelSelector>,
     /// By fields.
     pub fields: Option<FieldSelector>,
+    /// What both look at; the whole object without. All selections of a kind have the same.
+    outline: Option<&'static Outline>,
+    /// Texts of which each stands in what is selected.
+    needles: Vec<Finder<'static>>,
 }
 
 impl Selection {
@@ -30,7 +38,14 @@ impl Selection {
             Some(served) => fields.check_known(&served.version().selectable).map_err(bad)?,
             None => fields.check(&resource.full_name()).map_err(bad)?,
         }
+        if labels.is_everything() && fields.is_everything() {
+            return Ok(Self::default());
+        }
+        let needles = labels.needles().chain(fields.needles()).filter(|text| is_plain(text));
         Ok(Self {
+            needles: needles.map(|text| Finder::new(text).into_owned()).collect(),
+            // Which fields of a custom kind select can change while it is watched.
+            outline: resource.custom.is_none().then(|| outline(resource)),
             labels: Some(labels).filter(|selector| !selector.is_everything()),
             fields: Some(fields).filter(|selector| !selector.is_everything()),
         })
@@ -49,7 +64,26 @@ impl Selection {
 
     /// Whether stored bytes are wanted; damaged ones are.
     pub fn matches_bytes(&self, bytes: &[u8]) -> bool {
-        self.is_everything() || parse(bytes).map_or(true, |object| self.matches(&object))
+        self.is_everything() || (self.may_match(bytes) && self.read(bytes).is_none_or(|object| self.matches(&object)))
+    }
+
+    /// Whether stored bytes can be wanted: a look at the text that is much cheaper than reading it.
+    pub(crate) fn may_match(&self, bytes: &[u8]) -> bool {
+        // Where letters are written as numbers, a text can stand there and not be found.
+        self.needles.iter().all(|needle| needle.find(bytes).is_some()) || memchr::memmem::find(bytes, b"\\u").is_some()
+    }
+
+    /// Reads what a selection looks at; none if it is damaged.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Option<Value> {
+        match self.outline {
+            Some(outline) => outline.read(bytes).ok(),
+            None => parse(bytes).ok(),
+        }
+    }
+
+    /// Returns the one node whose pods can match, if the fields say so.
+    pub(crate) fn only_node(&self) -> Option<&str> {
+        self.fields.as_ref()?.exact("spec.nodeName").filter(|node| !node.is_empty())
     }
 
     /// Returns the one name that can match, if the fields say so.
@@ -61,6 +95,22 @@ impl Selection {
     pub fn only_namespace(&self) -> Option<&str> {
         self.fields.as_ref()?.exact("metadata.namespace")
     }
+}
+
+/// Returns what selectors of a built-in kind look at: one for all, a thousand watchers hold on to it.
+fn outline(resource: &Resource) -> &'static Outline {
+    static ALL: LazyLock<HashMap<String, Outline>> = LazyLock::new(|| {
+        let names = built_in().map(Resource::full_name).filter(|name| !known_fields(name).is_empty());
+        names.map(|name| (name.clone(), Outline::selectable(known_fields(&name).iter().copied()))).collect()
+    });
+    static OTHERS: LazyLock<Outline> = LazyLock::new(|| Outline::selectable([]));
+    let stored = resource.stored_as.unwrap_or(resource);
+    ALL.get(&stored.full_name()).unwrap_or(&OTHERS)
+}
+
+/// Whether a text stands in JSON as it is, unless its letters are written as numbers.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
 }
 
 /// How to list.

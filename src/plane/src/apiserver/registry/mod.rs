@@ -217,10 +217,27 @@ impl Registry {
         Ok((values, list.revision))
     }
 
+    /// Returns the keys of all objects of a kind, and the revision that was listed.
+    pub(crate) fn keys(&self, resource: &Resource) -> Result<(Vec<Arc<str>>, Revision), StoreError> {
+        let listing = self.store.list(&ListRequest { prefix: &resource.prefix(""), ..ListRequest::default() })?;
+        Ok((listing.entries.into_iter().map(|entry| entry.key).collect(), listing.revision))
+    }
+
     /// Watches a kind, in one namespace or all, from behind a revision. Events carry the objects' bytes; the watch fails
     /// with [`StoreError::Compacted`] when it was too slow: list and watch again.
     pub fn watch(&self, resource: &Resource, namespace: &str, from: Revision) -> Result<Watch, StoreError> {
         self.store.watch(&resource.prefix(namespace), from)
+    }
+
+    /// Watches the pods that are or were on a node.
+    pub(crate) fn watch_node(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        node: &str,
+        from: Revision,
+    ) -> Result<Watch, StoreError> {
+        self.store.watch_node(&resource.prefix(namespace), node, from)
     }
 
     /// Returns the custom kinds.

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
+use super::whole::ListBody;
 use super::{Call, wanted};
 use crate::apiserver::error::{ApiError, Cause};
 use crate::apiserver::negotiate::{Form, Wanted, answer};
@@ -15,6 +16,9 @@ use crate::apiserver::server::Api;
 use crate::apiserver::table::{Tabler, partial};
 use crate::apiserver::watch;
 use crate::store::Revision;
+
+/// Lists up to here are written at once.
+const SHORT: usize = 64 << 10;
 
 pub(super) fn get(
     api: &Api,
@@ -145,34 +149,33 @@ pub(super) fn many(
     if let Some(remaining) = list.remaining {
         metadata["remainingItemCount"] = json!(remaining);
     }
-    let bytes = match wanted.form {
+    let body = match wanted.form {
         Form::Plain | Form::Discovery => {
-            let kind = resource.list_kind();
             let items: Result<Vec<Bytes>, ApiError> =
                 list.items.iter().map(|item| shown(resource, item.bytes.clone())).collect();
-            join(&kind, &resource.api_version(), &metadata, items?.into_iter())
+            ListBody::new(head(&resource.list_kind(), &resource.api_version(), &metadata), items?)
         }
         Form::Metadata => {
             let items: Result<Vec<Bytes>, ApiError> =
                 list.items.iter().map(|item| Ok(encode(&partial(&item.value()?)))).collect();
-            join("PartialObjectMetadataList", "meta.k8s.io/v1", &metadata, items?.into_iter())
+            ListBody::new(head("PartialObjectMetadataList", "meta.k8s.io/v1", &metadata), items?)
         }
-        Form::Table => encode(&tabler(api, call, resource)?.table(metadata, &list.items, true)?),
+        Form::Table => {
+            let table = encode(&tabler(api, call, resource)?.table(metadata, &list.items, true)?);
+            return answer(StatusCode::OK, wanted, table);
+        }
     };
-    answer(StatusCode::OK, wanted, bytes)
+    if wanted.yaml || body.len() < SHORT {
+        return answer(StatusCode::OK, wanted, body.join());
+    }
+    let mut response = answer(StatusCode::OK, wanted, Bytes::new())?;
+    *response.body_mut() = Body::new(body);
+    Ok(response)
 }
 
-fn join(kind: &str, api_version: &str, metadata: &Value, items: impl Iterator<Item = Bytes>) -> Bytes {
-    let mut out = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[")
-        .into_bytes();
-    for (index, item) in items.enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(&item);
-    }
-    out.extend_from_slice(b"]}");
-    out.into()
+/// How a list begins.
+fn head(kind: &str, api_version: &str, metadata: &Value) -> Vec<u8> {
+    format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[").into_bytes()
 }
 
 pub(super) fn watch(

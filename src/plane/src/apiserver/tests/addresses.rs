@@ -57,6 +57,10 @@ impl Store for Rival {
         self.0.watch(prefix, from)
     }
 
+    fn watch_node(&self, prefix: &str, node: &str, from: Revision) -> Result<Watch, StoreError> {
+        self.0.watch_node(prefix, node, from)
+    }
+
     async fn settle(&self) -> Result<(), StoreError> {
         self.0.settle().await
     }

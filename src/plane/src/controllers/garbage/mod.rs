@@ -15,11 +15,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_api::selector::Outline;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::apiserver::error::ApiError;
-use crate::apiserver::object::{list, meta, metadata, parse, text};
+use crate::apiserver::object::{list, meta, metadata, text};
 use crate::apiserver::registry::{DeleteOptions, FOREGROUND, ORPHAN, Part, Propagation, Registry, WriteOptions};
 use crate::store::{Event, EventKind, StoreError, Watch};
 use graph::{Child, Graph, Owner, Place};
@@ -28,7 +29,9 @@ use graph::{Child, Graph, Owner, Place};
 const AGAIN: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(registry: Registry, token: CancellationToken) {
-    let mut collector = Collector { registry, graph: Graph::default(), todo: BTreeSet::new(), failed: BTreeSet::new() };
+    let outline = Outline::of(READ);
+    let (todo, failed) = (BTreeSet::new(), BTreeSet::new());
+    let mut collector = Collector { registry, outline, graph: Graph::default(), todo, failed };
     let mut watch = None;
     loop {
         if watch.is_none() {
@@ -70,8 +73,21 @@ enum Standing {
     Gone,
 }
 
+/// What of an object tells to whom it belongs and whether it waits.
+const READ: [&str; 8] = [
+    "apiVersion",
+    "kind",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "metadata.ownerReferences",
+    "metadata.deletionTimestamp",
+    "metadata.finalizers",
+];
+
 struct Collector {
     registry: Registry,
+    outline: Outline,
     graph: Graph,
     /// Keys of objects to look at.
     todo: BTreeSet<Arc<str>>,
@@ -94,7 +110,7 @@ impl Collector {
     }
 
     fn take(&mut self, key: &Arc<str>, bytes: &[u8]) {
-        let Ok(object) = parse(bytes) else { return };
+        let Ok(object) = self.outline.read(bytes) else { return };
         if self.graph.set(key, Child::of(&self.registry, &object)) {
             self.todo.insert(Arc::clone(key));
         }
@@ -114,7 +130,7 @@ impl Collector {
         if self.graph.is_empty() {
             return;
         }
-        let Ok(object) = parse(&bytes) else { return };
+        let Ok(object) = self.outline.read(&bytes) else { return };
         self.todo.extend(self.graph.of_owner(meta(&object, "uid")));
         // An owner may have waited for this one.
         let owners = self.graph.child(&event.key).map(|child| child.owners.clone()).unwrap_or_default();
@@ -253,6 +269,6 @@ fn waits_for(object: &Value) -> Option<&'static str> {
 
 /// Whether an object's text may be of interest, without reading it: most writes are heartbeats and states.
 fn concerns(bytes: &[u8]) -> bool {
-    let has = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    let has = |needle: &[u8]| memchr::memmem::find(bytes, needle).is_some();
     has(b"\"ownerReferences\"") || (has(b"\"deletionTimestamp\"") && has(b"\"finalizers\""))
 }
