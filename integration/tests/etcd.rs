@@ -39,14 +39,14 @@ fn facts(bytes: &[u8]) -> Result<(String, u64)> {
 async fn contract(store: &dyn Store) -> Result<()> {
     let before = store.revision();
     let made = store.create("configmaps/a/1", draft("x")).await?;
-    ensure!(made.revision > before && facts(&made.value)? == ("x".to_owned(), made.revision.0));
+    ensure!(made.revision > before && facts(&made.value.bytes())? == ("x".to_owned(), made.revision.0));
     let taken = store.create("configmaps/a/1", draft("y")).await;
     ensure!(matches!(taken, Err(StoreError::Exists { .. })), "{taken:?}");
     let stale = store.update("configmaps/a/1", Revision(made.revision.0 - 1), draft("y")).await;
     ensure!(matches!(&stale, Err(StoreError::Conflict { found, .. }) if *found == made.revision), "{stale:?}");
     let changed = store.update("configmaps/a/1", made.revision, draft("y")).await?;
-    ensure!(changed.revision > made.revision && facts(&changed.value)? == ("y".to_owned(), changed.revision.0));
-    ensure!(store.get("configmaps/a/1").is_some_and(|entry| entry.value == changed.value), "read back");
+    ensure!(changed.revision > made.revision && facts(&changed.value.bytes())? == ("y".to_owned(), changed.revision.0));
+    ensure!(store.get("configmaps/a/1").is_some_and(|entry| entry.value.bytes() == changed.value.bytes()), "read back");
     ensure!(store.update("configmaps/a/2", made.revision, draft("y")).await.is_err_and(|e| e.is_not_found()));
     ensure!(store.delete("configmaps/a/1", made.revision, draft("z")).await.is_err_and(|e| e.is_conflict()));
 
@@ -54,7 +54,7 @@ async fn contract(store: &dyn Store) -> Result<()> {
     store.create("secrets/a/1", draft("other")).await?;
     let second = store.create("configmaps/a/2", draft("e")).await?;
     let gone = store.delete("configmaps/a/1", changed.revision, draft("y")).await?;
-    ensure!(facts(&gone.value)? == ("y".to_owned(), gone.revision.0), "a deletion has its own revision");
+    ensure!(facts(&gone.value.bytes())? == ("y".to_owned(), gone.revision.0), "a deletion has its own revision");
     ensure!(store.get("configmaps/a/1").is_none());
     let mut seen = Vec::new();
     while seen.len() < 3 {
@@ -128,7 +128,7 @@ fn the_contract_holds_in_memory_and_in_every_etcd() {
                     .list(&all)?
                     .entries
                     .into_iter()
-                    .map(|entry| (entry.key, entry.revision, entry.value))
+                    .map(|entry| (entry.key, entry.revision, entry.value.bytes()))
                     .collect())
             };
             ensure!(values(&store)? == values(&again)?, "{:?} {:?}", values(&store)?, values(&again)?);
@@ -164,7 +164,9 @@ fn history_that_etcd_dropped_and_values_of_others_are_told() {
         let now = status["header"]["revision"].as_str().context("a revision")?.to_owned();
         drop(etcd.call("kv/compaction", &json!({"revision": now})));
         tokio::time::timeout(Duration::from_secs(10), store.settle()).await??;
-        ensure!(store.get("configmaps/a/3").is_some_and(|entry| facts(&entry.value).is_ok_and(|(v, _)| v == "4")));
+        ensure!(
+            store.get("configmaps/a/3").is_some_and(|entry| facts(&entry.value.bytes()).is_ok_and(|(v, _)| v == "4"))
+        );
         // The watch either saw everything or is told to list again; never a gap.
         let told = tokio::time::timeout(Duration::from_secs(5), watch.next()).await?;
         match told {

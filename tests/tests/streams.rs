@@ -125,7 +125,7 @@ async fn make_pod(plane: &Plane) -> Result<String> {
 }
 
 fn view(plane: &Plane, uid: &str) -> Result<PodView> {
-    let pod: Pod = serde_json::from_slice(&plane.registry().get(&PODS, "default", "p")?.bytes)?;
+    let pod: Pod = serde_json::from_slice(&plane.registry().get(&PODS, "default", "p")?.bytes())?;
     let desired = DesiredPod {
         uid: PodUid::new(uid),
         key: PodKey::new("default", "p"),

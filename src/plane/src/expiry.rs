@@ -50,7 +50,7 @@ async fn sweep(registry: &Registry) -> Result<usize, ApiError> {
         if index % TURN == TURN - 1 {
             tokio::task::yield_now().await;
         }
-        let Some(event) = outline.read(&event.bytes).ok().filter(|event| last_seen(event) < limit) else { continue };
+        let Some(event) = outline.read(&event.bytes()).ok().filter(|event| last_seen(event) < limit) else { continue };
         let event = &event;
         let options = DeleteOptions { uid: Some(meta(event, "uid").to_owned()), ..DeleteOptions::default() };
         match registry.delete(&EVENTS, meta(event, "namespace"), meta(event, "name"), &options).await {

@@ -222,7 +222,7 @@ pub fn update(
     new: &Value,
     mut managed: Managed,
 ) -> Managed {
-    let (mut live, mut new) = (bare(live), bare(new));
+    let (mut live, mut new) = (unlike(live, new), unlike(new, live));
     fill(schema, root, &mut live);
     fill(schema, root, &mut new);
     let mut comparison = compare(schema, root, &live, &new);
@@ -361,6 +361,26 @@ fn applied_by_client(schema: &Schema, root: Root<'_>, live: &Value) -> Set {
     collect(schema, root.place(), &last, &mut Vec::new(), &mut set);
     let comparison = compare(schema, root, &last, live);
     set.without(&comparison.written()).without(&comparison.removed)
+}
+
+/// Returns what of an object differs from another one, field by field at the top and in the metadata: most writes change
+/// little, and the rest need not be copied and walked.
+fn unlike(object: &Value, other: &Value) -> Value {
+    let (Some(ours), Some(theirs)) = (object.as_object(), other.as_object()) else { return bare(object) };
+    let differs = |(key, value): &(&String, &Value)| theirs.get(*key) != Some(value);
+    let mut unlike = Map::new();
+    for (key, value) in ours.iter().filter(differs) {
+        let value = match (key.as_str(), value, theirs.get(key)) {
+            ("metadata", Value::Object(ours), Some(Value::Object(theirs))) => {
+                let own = ours.iter().filter(|(key, value)| *key != "managedFields" && theirs.get(*key) != Some(value));
+                Value::Object(own.map(|(key, value)| (key.clone(), value.clone())).collect())
+            }
+            ("metadata", value, _) => bare(&json!({"metadata": value}))["metadata"].take(),
+            _ => value.clone(),
+        };
+        unlike.insert(key.clone(), value);
+    }
+    Value::Object(unlike)
 }
 
 /// Returns an object without what is said of its managers.

@@ -267,6 +267,9 @@ fn differ(
         Some(Value::Array(items)) => items.len(),
         _ => 0,
     };
+    if old.is_some() && old == new {
+        return;
+    }
     let splits = [old, new].into_iter().flatten().all(|value| place.splits(value));
     // Two empty ones are compared as they are, so that nothing and empty stay different.
     if !splits || (length(old) == 0 && length(new) == 0) {

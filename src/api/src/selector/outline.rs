@@ -13,7 +13,7 @@ use super::field::paths;
 pub struct Outline {
     /// Below here everything is read.
     whole: bool,
-    members: BTreeMap<String, Outline>,
+    members: BTreeMap<String, Self>,
 }
 
 impl Outline {

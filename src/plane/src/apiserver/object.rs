@@ -5,32 +5,37 @@ use serde_json::{Map, Value};
 
 use super::error::ApiError;
 use super::resources::Resource;
-use crate::store::{Draft, Entry, Revision};
+use crate::store::{Draft, Entry, Revision, Text};
 
 /// An object as stored: its JSON, shared, never copied.
 #[derive(Debug, Clone)]
 pub struct Object {
     /// The JSON text.
-    pub bytes: bytes::Bytes,
+    pub text: Text,
     /// When it was written; what its `resourceVersion` says.
     pub revision: Revision,
 }
 
 impl From<Entry> for Object {
     fn from(entry: Entry) -> Self {
-        Self { bytes: entry.value, revision: entry.revision }
+        Self { text: entry.value, revision: entry.revision }
     }
 }
 
 impl Object {
     /// Returns an object that was not stored, as a dry run shows it.
     pub(crate) fn unstored(object: &Value) -> Self {
-        Self { bytes: object.to_string().into(), revision: Revision(0) }
+        Self { text: text_of(object).into(), revision: Revision(0) }
     }
 
     /// Returns the parsed object.
     pub fn value(&self) -> Result<Value, ApiError> {
-        parse(&self.bytes)
+        parse(&self.bytes())
+    }
+
+    /// Returns the JSON text in one.
+    pub fn bytes(&self) -> bytes::Bytes {
+        self.text.bytes()
     }
 }
 

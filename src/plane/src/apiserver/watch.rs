@@ -254,7 +254,7 @@ impl Stream {
 
     fn encode(&mut self, pending: Pending) -> Result<Option<Bytes>, ApiError> {
         match pending {
-            Pending::Initial(object) => self.shaped("ADDED", &object.bytes).map(Some),
+            Pending::Initial(object) => self.shaped("ADDED", &object.bytes()).map(Some),
             Pending::InitialEnd(revision) => Ok(Some(self.bookmark(revision, true))),
             Pending::Error(error) => Err(error),
             Pending::Event(event) => self.event(&event),

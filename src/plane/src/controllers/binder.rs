@@ -101,7 +101,7 @@ impl Binder {
     fn note(&mut self, keys: &BTreeSet<Key>) {
         for (_, name) in keys {
             let found = self.registry.get(&NODES, "", name).ok();
-            match found.and_then(|node| self.node.read(&node.bytes).ok()) {
+            match found.and_then(|node| self.node.read(&node.bytes()).ok()) {
                 Some(node) => drop(self.nodes.insert(name.clone(), node)),
                 None => drop(self.nodes.remove(name)),
             }
@@ -114,7 +114,7 @@ impl Binder {
         for key in keys {
             waiting.remove(key);
             let found = self.registry.get(&PODS, &key.0, &key.1);
-            let brief = found.as_ref().ok().and_then(|pod| self.brief.read(&pod.bytes).ok()).unwrap_or_default();
+            let brief = found.as_ref().ok().and_then(|pod| self.brief.read(&pod.bytes()).ok()).unwrap_or_default();
             self.load.put(key, text(&brief, "/spec/nodeName"));
             match found.and_then(|pod| if wants_node(&brief) { pod.value().map(Some) } else { Ok(None) }) {
                 Ok(Some(pod)) => open.push((key.clone(), pod)),

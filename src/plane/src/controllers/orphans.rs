@@ -70,7 +70,7 @@ fn ripe(missing: &BTreeMap<String, Instant>, now: Instant) -> Vec<String> {
 fn nodes_of_pods(registry: &Registry) -> BTreeSet<String> {
     let outline = Outline::of(["spec.nodeName"]);
     let pods = registry.list(&PODS, "", &ListOptions::default()).unwrap_or_default();
-    let nodes = pods.items.iter().filter_map(|pod| outline.read(&pod.bytes).ok());
+    let nodes = pods.items.iter().filter_map(|pod| outline.read(&pod.bytes()).ok());
     nodes.map(|pod| text(&pod, "/spec/nodeName").to_owned()).filter(|name| !name.is_empty()).collect()
 }
 

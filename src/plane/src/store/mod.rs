@@ -9,6 +9,7 @@ mod etcd;
 mod memory;
 mod plan;
 mod state;
+mod text;
 mod types;
 mod watch;
 mod watchers;
@@ -25,6 +26,7 @@ pub use durable::{DurableOptions, DurableStore};
 pub use etcd::{EtcdOptions, EtcdStore};
 pub use memory::MemoryStore;
 pub use state::Limits;
+pub use text::Text;
 pub use types::{Draft, Entry, Event, EventKind, ListRequest, Listing, Revision, Views};
 pub use watch::{Batch, Watch};
 

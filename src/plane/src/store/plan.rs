@@ -28,7 +28,7 @@ pub(super) fn plan(operation: Operation, current: Option<&Entry>, revision: Revi
         Some(entry) if entry.revision != expected => {
             Err(StoreError::Conflict { key: Arc::clone(key), expected, found: entry.revision })
         }
-        Some(entry) => Ok(Some(entry.value.clone())),
+        Some(entry) => Ok(Some(entry.value.bytes())),
     };
     match operation {
         Operation::Create { key, draft } => match current {
@@ -48,5 +48,5 @@ pub(super) fn plan(operation: Operation, current: Option<&Entry>, revision: Revi
 
 /// Returns what the writer of an event gets back: the entry as stored, or for a deletion as last seen.
 pub(super) fn answer(event: &Event) -> Entry {
-    Entry { key: Arc::clone(&event.key), revision: event.revision, value: event.object() }
+    Entry { key: Arc::clone(&event.key), revision: event.revision, value: event.object().into() }
 }

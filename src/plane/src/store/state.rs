@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 
 use super::StoreError;
+use super::text::Pool;
 use super::types::{Entry, Event, ListRequest, Listing, Revision};
 use super::watchers::{Cursor, Watchers};
 
@@ -44,6 +45,8 @@ struct Past {
 #[derive(Debug)]
 pub(super) struct State {
     objects: BTreeMap<Arc<str>, Entry>,
+    /// What the objects' texts have in common.
+    pool: Pool,
     /// What is stored but cannot be read, and why: keys that are taken, though nothing is shown.
     unreadable: BTreeMap<Arc<str>, Arc<str>>,
     revision: Revision,
@@ -62,6 +65,7 @@ impl State {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             objects: BTreeMap::new(),
+            pool: Pool::default(),
             unreadable: BTreeMap::new(),
             revision: Revision(0),
             history: VecDeque::new(),
@@ -73,10 +77,17 @@ impl State {
     }
 
     /// Sets what was loaded from disk: objects, and the bounds between which `remember` then adds the history.
-    pub(super) fn load(&mut self, objects: Vec<Entry>, compacted: Revision) {
-        self.objects = objects.into_iter().map(|entry| (Arc::clone(&entry.key), entry)).collect();
+    pub(super) fn load(&mut self, objects: impl IntoIterator<Item = Entry>, compacted: Revision) {
+        self.objects.clear();
+        objects.into_iter().for_each(|entry| self.put(entry));
         self.compacted = compacted;
         self.revision = compacted;
+    }
+
+    /// Keeps an object.
+    pub(super) fn put(&mut self, entry: Entry) {
+        let value = self.pool.pack(&entry.value.bytes());
+        self.objects.insert(Arc::clone(&entry.key), Entry { value, ..entry });
     }
 
     /// Adds a loaded event to the history without applying it: the loaded objects have it already.
@@ -167,7 +178,8 @@ impl State {
             if event.key.starts_with(prefix) {
                 // The revision of the older state only matters to writers, who never use an old list's entries.
                 let before = event.previous.clone();
-                let entry = before.map(|value| Entry { key: Arc::clone(&event.key), revision: at, value });
+                let entry =
+                    before.map(|value| Entry { key: Arc::clone(&event.key), revision: at, value: value.into() });
                 past.insert(&*event.key, entry);
             }
         }
@@ -196,9 +208,9 @@ impl State {
     pub(super) fn publish(&mut self, event: Event, at: Timestamp) {
         let revision = event.revision;
         match event.entry() {
-            Some(entry) => self.objects.insert(Arc::clone(&event.key), entry),
-            None => self.objects.remove(&*event.key),
-        };
+            Some(entry) => self.put(entry),
+            None => drop(self.objects.remove(&*event.key)),
+        }
         self.revision = revision;
         self.history_bytes += event.weight();
         for cursor in self.watchers.of(&event) {

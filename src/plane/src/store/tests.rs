@@ -12,7 +12,7 @@ fn draft(text: &str) -> Draft {
 }
 
 fn text(entry: &Entry) -> String {
-    String::from_utf8(entry.value.to_vec()).unwrap()
+    String::from_utf8(entry.value.bytes().to_vec()).unwrap()
 }
 
 type Engine = (Arc<dyn Store>, Arc<ManualClock>, Option<tempfile::TempDir>);
@@ -161,7 +161,7 @@ async fn racing_writers_never_lose_a_write() {
                 let mut done = 0;
                 while done < 20 {
                     let entry = store.get("n").unwrap();
-                    let value: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
+                    let value: serde_json::Value = serde_json::from_slice(&entry.value.bytes()).unwrap();
                     let next = value["v"].as_str().unwrap().parse::<u32>().unwrap() + 1;
                     match store.update("n", entry.revision, draft(&next.to_string())).await {
                         Ok(_) => done += 1,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
+use super::text::Text;
 use super::watchers::Nodes;
 
 /// What stands before the revision in a stored object.
@@ -149,7 +150,7 @@ pub struct Entry {
     /// When it was last written.
     pub revision: Revision,
     /// The object's JSON.
-    pub value: Bytes,
+    pub value: Text,
 }
 
 impl fmt::Debug for Entry {
@@ -323,7 +324,7 @@ impl Event {
     pub(super) fn entry(&self) -> Option<Entry> {
         match self.kind {
             EventKind::Created | EventKind::Updated => {
-                Some(Entry { key: Arc::clone(&self.key), revision: self.revision, value: self.object() })
+                Some(Entry { key: Arc::clone(&self.key), revision: self.revision, value: self.object().into() })
             }
             EventKind::Deleted => None,
         }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
 use longshore_api::selector::Outline;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -11,6 +10,7 @@ use serde_json::Value;
 use crate::apiserver::object::{list, text};
 use crate::apiserver::registry::{ListOptions, Registry};
 use crate::apiserver::resources::{NODES, PERSISTENTVOLUMES, PODS, SECRETS, SERVICEACCOUNTS, VOLUMEATTACHMENTS};
+use crate::store::Text;
 
 /// Reads stored objects. All answers are of this moment and cost no IO.
 pub trait ReadObjects: Send + Sync + std::fmt::Debug + 'static {
@@ -21,7 +21,7 @@ pub trait ReadObjects: Send + Sync + std::fmt::Debug + 'static {
         self.pod(namespace, name).map(|pod| text(&pod, "/spec/nodeName").to_owned())
     }
     /// Returns the revisions and JSON texts of a namespace's pods.
-    fn pods(&self, namespace: &str) -> Vec<(u64, Bytes)>;
+    fn pods(&self, namespace: &str) -> Vec<(u64, Text)>;
     /// Returns a service account.
     fn service_account(&self, namespace: &str, name: &str) -> Option<Value>;
     /// Returns a secret.
@@ -46,13 +46,13 @@ impl ReadObjects for Registry {
     fn node_of_pod(&self, namespace: &str, name: &str) -> Option<String> {
         // Asked for each status that a node writes.
         static OUTLINE: LazyLock<Outline> = LazyLock::new(|| Outline::of(["spec.nodeName"]));
-        let pod = OUTLINE.read(&self.get(&PODS, namespace, name).ok()?.bytes).ok()?;
+        let pod = OUTLINE.read(&self.get(&PODS, namespace, name).ok()?.bytes()).ok()?;
         Some(text(&pod, "/spec/nodeName").to_owned())
     }
 
-    fn pods(&self, namespace: &str) -> Vec<(u64, Bytes)> {
+    fn pods(&self, namespace: &str) -> Vec<(u64, Text)> {
         let list = self.list(&PODS, namespace, &ListOptions::default()).unwrap_or_default();
-        list.items.into_iter().map(|object| (object.revision.0, object.bytes)).collect()
+        list.items.into_iter().map(|object| (object.revision.0, object.text)).collect()
     }
 
     fn service_account(&self, namespace: &str, name: &str) -> Option<Value> {
@@ -186,9 +186,9 @@ impl PodIndex {
         }
         let known = index.remove(namespace).unwrap_or_default();
         let mut current = HashMap::with_capacity(pods.len());
-        for (revision, bytes) in pods {
+        for (revision, text) in pods {
             let facts = known.get(&revision).cloned().unwrap_or_else(|| {
-                let pod = serde_json::from_slice::<Value>(&bytes).unwrap_or_default();
+                let pod = serde_json::from_slice::<Value>(&text.bytes()).unwrap_or_default();
                 Arc::new(PodFacts::of(&pod))
             });
             current.insert(revision, facts);

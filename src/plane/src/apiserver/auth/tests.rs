@@ -19,7 +19,7 @@ use super::*;
 use crate::apiserver::identity::UserInfo;
 use crate::apiserver::registry::{ClusterFacts, Registry, WriteOptions};
 use crate::apiserver::resources::NAMESPACES;
-use crate::store::{Limits, MemoryStore};
+use crate::store::{Limits, MemoryStore, Text};
 
 mod login;
 mod review;
@@ -53,10 +53,10 @@ impl ReadObjects for Objects {
         self.get("pod", namespace, name)
     }
 
-    fn pods(&self, namespace: &str) -> Vec<(u64, Bytes)> {
+    fn pods(&self, namespace: &str) -> Vec<(u64, Text)> {
         let all = self.0.lock();
         let pods = all.iter().filter(|((kind, own, _), _)| *kind == "pod" && own == namespace);
-        pods.map(|(_, (revision, object))| (*revision, object.to_string().into())).collect()
+        pods.map(|(_, (revision, object))| (*revision, Bytes::from(object.to_string()).into())).collect()
     }
 
     fn service_account(&self, namespace: &str, name: &str) -> Option<Value> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Extension;
 use axum::routing::any;
-use bytes::Bytes;
 use jiff::Timestamp;
 use longshore_transport::pki::{Authority, LeafRequest, kubeadm, self_signed_server};
 use longshore_transport::serve::{PeerIdentity, ServeOptions, bind, serve};
@@ -23,7 +22,7 @@ impl ReadObjects for OneNode {
     fn pod(&self, _: &str, _: &str) -> Option<Value> {
         None
     }
-    fn pods(&self, _: &str) -> Vec<(u64, Bytes)> {
+    fn pods(&self, _: &str) -> Vec<(u64, crate::store::Text)> {
         Vec::new()
     }
     fn service_account(&self, _: &str, _: &str) -> Option<Value> {

@@ -190,7 +190,7 @@ impl State {
             stays
         });
         for entry in &listing.entries {
-            self.put(&entry.key, &entry.value);
+            self.put(&entry.key, &entry.value.bytes());
         }
         Ok(())
     }

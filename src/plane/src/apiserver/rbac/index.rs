@@ -102,7 +102,7 @@ impl State {
         let listing = store.list(&ListRequest { prefix: PREFIX, ..ListRequest::default() })?;
         self.watch = Some(store.watch(PREFIX, listing.revision)?);
         for Entry { key, value, .. } in &listing.entries {
-            self.put(key, value);
+            self.put(key, &value.bytes());
         }
         Ok(())
     }

@@ -170,7 +170,8 @@ impl Registry {
         {
             // One known key: no need to walk a big namespace, and agents ask this for each ConfigMap they use.
             let entry = self.store.get(&resource.key(namespace, name));
-            let items = entry.into_iter().map(Object::from).filter(|item| options.selection.matches_bytes(&item.bytes));
+            let items =
+                entry.into_iter().map(Object::from).filter(|item| options.selection.matches_bytes(&item.bytes()));
             return Ok(ObjectList { items: items.collect(), revision: current, ..ObjectList::default() });
         }
         let continued = after.is_some();
@@ -212,7 +213,7 @@ impl Registry {
                 if limit.is_some() {
                     last = Some((entry.key.to_string(), index + 1 == count));
                 }
-                if selection.matches_bytes(&entry.value) {
+                if selection.is_everything() || selection.matches_bytes(&entry.value.bytes()) {
                     list.items.push(entry.into());
                 }
             }

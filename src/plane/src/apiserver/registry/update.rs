@@ -209,7 +209,7 @@ impl Registry {
         if resource.has_generation && resource.strategy.is_new_generation(&object, old) {
             bump_generation(&mut object);
         }
-        let stored_well = resource.custom.is_none_or(|custom| custom.is_stored_well(&entry.value));
+        let stored_well = resource.custom.is_none_or(|custom| custom.is_stored_well(&entry.value.bytes()));
         if object == *old && stored_well {
             return Ok(Step::Done(entry.clone().into()));
         }

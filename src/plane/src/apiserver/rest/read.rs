@@ -15,7 +15,7 @@ use crate::apiserver::resources::Resource;
 use crate::apiserver::server::Api;
 use crate::apiserver::table::{Tabler, partial};
 use crate::apiserver::watch;
-use crate::store::Revision;
+use crate::store::{Revision, Text};
 
 /// Lists up to here are written at once.
 const SHORT: usize = 64 << 10;
@@ -41,7 +41,7 @@ pub(super) fn one(
     object: Object,
 ) -> Result<Response<Body>, ApiError> {
     let bytes = match wanted.form {
-        Form::Plain | Form::Discovery => shown(resource, object.bytes)?,
+        Form::Plain | Form::Discovery => shown(resource, object.text)?.bytes(),
         Form::Metadata => encode(&partial(&object.value()?)),
         Form::Table => {
             let tabler = tabler(api, call, resource)?;
@@ -53,14 +53,14 @@ pub(super) fn one(
 }
 
 /// Returns stored bytes as the face of the kind shows them.
-fn shown(resource: &Resource, bytes: Bytes) -> Result<Bytes, ApiError> {
+fn shown(resource: &Resource, text: Text) -> Result<Text, ApiError> {
     if let Some(custom) = resource.custom {
-        return custom.shown_bytes(bytes);
+        return custom.shown_bytes(text.bytes()).map(Text::from);
     }
     if resource.stored_as.is_none() {
-        return Ok(bytes);
+        return Ok(text);
     }
-    Ok(encode(&resource.strategy.shown(parse(&bytes)?)))
+    Ok(encode(&resource.strategy.shown(parse(&text.bytes())?)).into())
 }
 
 fn tabler(api: &Api, call: &Call, resource: &'static Resource) -> Result<Tabler, ApiError> {
@@ -151,13 +151,13 @@ pub(super) fn many(
     }
     let body = match wanted.form {
         Form::Plain | Form::Discovery => {
-            let items: Result<Vec<Bytes>, ApiError> =
-                list.items.iter().map(|item| shown(resource, item.bytes.clone())).collect();
+            let items: Result<Vec<Text>, ApiError> =
+                list.items.iter().map(|item| shown(resource, item.text.clone())).collect();
             ListBody::new(head(&resource.list_kind(), &resource.api_version(), &metadata), items?)
         }
         Form::Metadata => {
-            let items: Result<Vec<Bytes>, ApiError> =
-                list.items.iter().map(|item| Ok(encode(&partial(&item.value()?)))).collect();
+            let items: Result<Vec<Text>, ApiError> =
+                list.items.iter().map(|item| Ok(encode(&partial(&item.value()?)).into())).collect();
             ListBody::new(head("PartialObjectMetadataList", "meta.k8s.io/v1", &metadata), items?)
         }
         Form::Table => {

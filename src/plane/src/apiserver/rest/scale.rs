@@ -9,7 +9,7 @@ use super::read::one;
 use super::{Call, wanted};
 use crate::apiserver::error::{ApiError, Cause};
 use crate::apiserver::negotiate::{check_kind, decode, media_type, read_body};
-use crate::apiserver::object::{Object, child, copy, meta, metadata, text};
+use crate::apiserver::object::{Object, child, copy, meta, metadata, text, text_of};
 use crate::apiserver::patch::Patch;
 use crate::apiserver::registry::Part;
 use crate::apiserver::resources::{Resource, SCALES};
@@ -97,7 +97,7 @@ fn put(object: &mut Value, path: &[String], number: i64) {
 
 fn shown(resource: &Resource, object: &Object) -> Result<Object, ApiError> {
     let scale = scale_of(resource, &resource.read(object)?);
-    Ok(Object { bytes: scale.to_string().into(), revision: object.revision })
+    Ok(Object { text: text_of(&scale).into(), revision: object.revision })
 }
 
 fn scale_of(resource: &Resource, object: &Value) -> Value {

@@ -8,8 +8,10 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
+use crate::store::Text;
+
 /// Bytes handed out at a time; small objects are put together into one piece.
-const PIECE: usize = 64 << 10;
+const PIECE: usize = 256 << 10;
 
 /// What stands behind the last object.
 const END: &[u8] = b"]}";
@@ -19,16 +21,16 @@ const END: &[u8] = b"]}";
 pub(super) struct ListBody {
     /// What is to be written next, if it is not an object.
     head: Bytes,
-    items: std::vec::IntoIter<Bytes>,
+    items: std::vec::IntoIter<Text>,
     first: bool,
     left: usize,
 }
 
 impl ListBody {
     /// Returns the text that begins with `head`, up to the bracket, and has these objects.
-    pub(super) fn new(head: Vec<u8>, items: Vec<Bytes>) -> Self {
+    pub(super) fn new(head: Vec<u8>, items: Vec<Text>) -> Self {
         let commas = items.len().saturating_sub(1);
-        let left = head.len() + items.iter().map(Bytes::len).sum::<usize>() + commas + END.len();
+        let left = head.len() + items.iter().map(Text::len).sum::<usize>() + commas + END.len();
         Self { head: head.into(), items: items.into_iter(), first: true, left }
     }
 
@@ -58,7 +60,7 @@ impl ListBody {
             if !std::mem::take(&mut self.first) {
                 out.extend_from_slice(b",");
             }
-            out.extend_from_slice(&item);
+            item.write(out);
         }
         self.left = self.left.saturating_sub(out.len() - before);
     }
@@ -99,7 +101,7 @@ mod tests {
             let items: Vec<Bytes> = (0..count).map(|index| format!("{{{index}{}}}", "x".repeat(size)).into()).collect();
             let texts: Vec<&str> = items.iter().map(|item| std::str::from_utf8(item).unwrap()).collect();
             let want = format!("{{\"items\":[{}]}}", texts.join(","));
-            let body = || ListBody::new(b"{\"items\":[".to_vec(), items.clone());
+            let body = || ListBody::new(b"{\"items\":[".to_vec(), items.iter().cloned().map(Text::from).collect());
             assert_eq!(body().join(), want);
             assert_eq!(body().size_hint().exact(), Some(want.len() as u64));
             let mut body = body();

@@ -170,6 +170,30 @@ async fn a_watch_of_one_name_is_not_woken_by_its_neighbours() {
     assert_eq!(frames.brief().await, "DELETED one");
 }
 
+#[tokio::test]
+async fn an_agent_sees_pods_come_to_its_node_change_there_and_go() {
+    const PODS: &str = "/api/v1/namespaces/a/pods";
+    let server = Server::start().await;
+    server.post(PODS, pod("first", "n1")).await;
+    let mut frames = Frames::open(&server, "/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn1", "*/*").await;
+    assert_eq!(frames.brief().await, "ADDED first");
+    server.post(PODS, pod("second", "")).await;
+    server.post(PODS, pod("other", "n2")).await;
+    let target =
+        json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "second"}, "target": {"name": "n1"}});
+    server.post(&format!("{PODS}/second/binding"), target).await;
+    server.patch("merge-patch", &format!("{PODS}/other"), json!({"metadata": {"labels": {"app": "n1"}}})).await;
+    server.patch("merge-patch", &format!("{PODS}/second"), json!({"metadata": {"labels": {"app": "y"}}})).await;
+    server.delete(&format!("{PODS}/second?gracePeriodSeconds=0"), Value::Null).await;
+    server.delete(&format!("{PODS}/other?gracePeriodSeconds=0"), Value::Null).await;
+    server.delete(&format!("{PODS}/first?gracePeriodSeconds=0"), Value::Null).await;
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(frames.brief().await);
+    }
+    assert_eq!(seen, ["ADDED second", "MODIFIED second", "DELETED second", "DELETED first"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn watches_end_with_the_server() {
     let server = Server::start().await;

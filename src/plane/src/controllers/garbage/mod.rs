@@ -101,8 +101,9 @@ impl Collector {
         let (entries, watch) = self.registry.everything()?;
         self.graph = Graph::default();
         for entry in entries {
-            if concerns(&entry.value) {
-                self.take(&entry.key, &entry.value);
+            let bytes = entry.value.bytes();
+            if concerns(&bytes) {
+                self.take(&entry.key, &bytes);
             }
         }
         self.todo.extend(self.graph.keys());

@@ -16,7 +16,7 @@ pub(super) const FORMAT: u64 = 1;
 pub(super) fn object(entry: &Entry) -> Vec<u8> {
     let mut row = Vec::with_capacity(8 + entry.value.len());
     row.extend_from_slice(&entry.revision.0.to_le_bytes());
-    row.extend_from_slice(&entry.value);
+    row.extend_from_slice(&entry.value.bytes());
     row
 }
 
@@ -25,7 +25,7 @@ pub(super) fn read_object(key: &str, row: &[u8]) -> Option<Entry> {
     Some(Entry {
         key: Arc::from(key),
         revision: Revision(u64::from_le_bytes(*revision)),
-        value: Bytes::copy_from_slice(value),
+        value: Bytes::copy_from_slice(value).into(),
     })
 }
 

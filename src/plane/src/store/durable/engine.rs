@@ -119,19 +119,19 @@ impl Engine {
     fn fill(&self, database: &Database, state: &mut State) -> Result<(), OpenError> {
         let compacted = self.read_meta(database, META_COMPACTED)?.unwrap_or(0);
         let revision = self.read_meta(database, META_REVISION)?.unwrap_or(0);
-        let read = || -> Result<Vec<_>, redb::Error> {
+        state.load([], Revision(compacted));
+        let mut read = || -> Result<(), redb::Error> {
             let transaction = database.begin_read()?;
-            let mut objects = Vec::new();
             for row in transaction.open_table(OBJECTS)?.iter()? {
                 let (key, value) = row?;
-                objects.push(
+                state.put(
                     codec::read_object(key.value(), value.value())
                         .ok_or_else(|| redb::Error::Corrupted(format!("object {}", key.value())))?,
                 );
             }
-            Ok(objects)
+            Ok(())
         };
-        state.load(read().map_err(|error| self.corrupt(error.to_string()))?, Revision(compacted));
+        read().map_err(|error| self.corrupt(error.to_string()))?;
         for (event, at) in self.read_log(database, Revision(compacted)).map_err(|error| self.corrupt(error))? {
             state.remember(event, at);
         }

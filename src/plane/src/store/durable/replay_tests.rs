@@ -169,7 +169,7 @@ async fn busy_life(disk: &Disk, limits: Limits) -> Answered {
 
 fn found(store: &DurableStore) -> BTreeMap<String, Vec<u8>> {
     let listing = store.list(&ListRequest::default()).unwrap();
-    listing.entries.into_iter().map(|entry| (entry.key.to_string(), entry.value.to_vec())).collect()
+    listing.entries.into_iter().map(|entry| (entry.key.to_string(), entry.value.bytes().to_vec())).collect()
 }
 
 #[tokio::test]
@@ -245,7 +245,7 @@ async fn a_full_disk_refuses_writes_in_words_reads_go_on_and_space_mends_it() {
     assert!(matches!(error, StoreError::Full { .. }), "{error}");
     assert!(error.to_string().contains("no space left"), "{error}");
     // Reads go on, and nothing half-written shows.
-    assert_eq!(&*store.get("kept").unwrap().value, b"1");
+    assert_eq!(&*store.get("kept").unwrap().value.bytes(), b"1");
     assert_eq!(store.count("big/"), stored as usize);
     let again = store.create("big/more", draft(&big)).await.unwrap_err();
     assert!(matches!(again, StoreError::Full { .. }), "{again}");

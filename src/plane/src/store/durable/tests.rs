@@ -34,7 +34,7 @@ async fn everything_is_found_again_history_included() {
     assert_eq!(store.revision(), Revision(4));
     let found = store.list(&ListRequest::default()).unwrap();
     assert_eq!(found.entries.len(), 1);
-    assert_eq!((&*found.entries[0].value, found.entries[0].revision), (&b"{\"v\":\"3\"}"[..], Revision(3)));
+    assert_eq!((&*found.entries[0].value.bytes(), found.entries[0].revision), (&b"{\"v\":\"3\"}"[..], Revision(3)));
     let mut watch = store.watch("", Revision(1)).unwrap();
     let events = watch.next().await.unwrap();
     let kinds: Vec<EventKind> = events.iter().map(|event| event.kind).collect();

@@ -183,11 +183,12 @@ fn take(hub: &Hub, change: pb::Event) {
         state.can_read(&key);
         if is_delete {
             let last = old?;
-            let known = Draft::of_rendered(&last.value, &last.revision.to_string());
-            let draft = known.or_else(|| draft(&last.value).ok())?;
-            return Some(Event::from_draft(revision, EventKind::Deleted, key, &draft, Some(last.value)));
+            let before = last.value.bytes();
+            let known = Draft::of_rendered(&before, &last.revision.to_string());
+            let draft = known.or_else(|| draft(&before).ok())?;
+            return Some(Event::from_draft(revision, EventKind::Deleted, key, &draft, Some(before)));
         }
-        let old = old.map(|entry| entry.value);
+        let old = old.map(|entry| entry.value.bytes());
         match draft(&kv.value) {
             Ok(draft) => {
                 let kind = if old.is_some() { EventKind::Updated } else { EventKind::Created };
