@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PROFILE_DIR = $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 
-.PHONY: help up down test test-all bench bench-plane build install
+.PHONY: help up down test test-all bench bench-plane fuzz build install
 
 help:
 	@echo "make up        build longshore, start a node on this machine and a sample pod on it (Ctrl-C to stop)"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-all  also what takes long"
 	@echo "make bench     measure our agent against bare CRI calls; table in docs/performance.md's form"
 	@echo "make bench-plane  measure the bundled apiserver under load and idle (PLANE_FLAGS for plane-bench)"
+	@echo "make fuzz      ten minutes of each fuzz target (FUZZ_SECONDS=600, FUZZ_TARGETS=\"a b\", JOBS=1)"
 	@echo "make install   put the program and its systemd unit into /usr/local and /etc"
 
 # Built once, quick when nothing changed.
@@ -44,6 +45,9 @@ bench: build
 bench-plane: build
 	@$(CARGO) build --release -p longshore-integration --bin plane-bench
 	@LONGSHORE_BIN=$(abspath $(PROFILE_DIR))/release/longshore $(PROFILE_DIR)/release/plane-bench $(PLANE_FLAGS)
+
+fuzz:
+	@fuzz/run
 
 install: build
 	install -D -m 0755 $(PROFILE_DIR)/release/longshore /usr/local/bin/longshore

@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use longshore_api::{defaults, hash, names, shape, validate};
+use longshore_util::yaml;
 use serde_json::{Map, Value, json};
 
 use crate::model::annotations::{CONFIG_HASH, CONFIG_MIRROR, CONFIG_REVISION, CONFIG_SEEN, CONFIG_SOURCE};
@@ -28,6 +29,15 @@ pub(crate) enum ManifestError {
     /// Static pods may not use API objects.
     #[error("static pods may not refer to API objects: {0}")]
     Reference(String),
+}
+
+/// Reads the text of a file as [`static_pod`] takes it; what is wrong is one line for a log.
+pub(crate) fn read(text: &str, node: &str, origin: &str) -> Result<Pod, String> {
+    let manifest = yaml::to_value(text).map_err(|error| one_line(&error.to_string()))?;
+    if manifest.is_null() {
+        return Err("the file is empty".to_owned());
+    }
+    static_pod(manifest, node, origin).map_err(|error| error.to_string())
 }
 
 /// Makes a static pod of a manifest; `origin` is `file:<path>` or `url:<url>`, `node` the node's name.

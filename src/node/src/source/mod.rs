@@ -23,6 +23,12 @@ use mux::Mux;
 use recall::Recall;
 pub use recall::RecallOptions;
 
+/// Reads the text of a manifest as the sources do, for tests of other crates.
+#[cfg(feature = "fakes")]
+pub fn read_manifest(text: &str, node: &str, origin: &str) -> Result<k8s_openapi::api::core::v1::Pod, String> {
+    manifest::read(text, node, origin)
+}
+
 /// What the sources need to know.
 #[derive(Clone)]
 pub struct SourceOptions {

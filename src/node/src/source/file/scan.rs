@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use longshore_util::yaml;
 use tokio::time::Instant;
 
-use crate::source::manifest::{one_line, static_pod};
+use crate::source::manifest;
 
 /// How long a file that had a pod may be away before the pod goes: longer than any rename dance.
 const ABSENCE: Duration = Duration::from_millis(300);
@@ -183,7 +183,7 @@ fn is_link(entry: &fs::DirEntry) -> bool {
 /// Reads a file and keeps what it says; what is wrong is told once per content. `false`: it changed meanwhile.
 fn read(path: &Path, stamp: Stamp, node: &str, known: &mut Known) -> bool {
     let result = match content(path, stamp) {
-        Ok(Some(text)) => parse(&text, path, node),
+        Ok(Some(text)) => manifest::read(&text, node, &format!("file:{}", path.display())),
         Ok(None) => return false,
         Err(error) => Err(error.to_string()),
     };
@@ -197,14 +197,6 @@ fn read(path: &Path, stamp: Stamp, node: &str, known: &mut Known) -> bool {
         Err(error) => tracing::warn!(file = %path.display(), %error, "manifest not usable"),
     }
     true
-}
-
-fn parse(text: &str, path: &Path, node: &str) -> Result<Pod, String> {
-    let manifest = yaml::to_value(text).map_err(|error| one_line(&error.to_string()))?;
-    if manifest.is_null() {
-        return Err("the file is empty".to_owned());
-    }
-    static_pod(manifest, node, &format!("file:{}", path.display())).map_err(|error| error.to_string())
 }
 
 /// The text of a file, if it is still the one with that stamp afterwards.
