@@ -1,16 +1,18 @@
 //! The fuzz targets without a fuzzer: all seeds, all inputs that once brought something to light, and changes of them that
 //! are the same on every machine. `LONGSHORE_FUZZ_CHANGES=1000 LONGSHORE_FUZZ_SEED=8` makes more and others.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    unreachable_pub,
+    reason = "a test fails by panicking and says on what; the targets are a crate of their own under the fuzzer"
+)]
+
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 
-#[expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    unreachable_pub,
-    reason = "a target fails by panicking; it is a crate of its own under the fuzzer"
-)]
 #[path = "../../fuzz/src/lib.rs"]
 mod fuzz;
 
