@@ -1,5 +1,7 @@
 //! An applied object over a live one, and taking out what nobody owns any more.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use super::set::Set;
@@ -30,12 +32,20 @@ fn lists(schema: &Schema, place: Place<'_>, live: Vec<Value>, applied: &[Value])
     let element = |item: &Value| item_element(schema, field, item).ok();
     let wanted: Vec<Option<String>> = applied.iter().map(element).collect();
     let present: Vec<Option<String>> = live.iter().map(element).collect();
-    let is_wanted = |at: usize| present[at].is_some() && wanted.contains(&present[at]);
+    // Looked up, not searched: lists may be as long as a request allows.
+    let known: HashSet<&str> = wanted.iter().flatten().map(String::as_str).collect();
+    let mut places: HashMap<&str, usize> = HashMap::with_capacity(present.len());
+    for (at, element) in present.iter().enumerate() {
+        if let Some(element) = element {
+            places.entry(element).or_insert(at);
+        }
+    }
+    let is_wanted = |at: usize| present[at].as_deref().is_some_and(|element| known.contains(element));
     let mut live: Vec<Option<Value>> = live.into_iter().map(Some).collect();
     let mut merged = Vec::with_capacity(live.len() + applied.len());
     let mut next = 0;
     for (item, key) in applied.iter().zip(&wanted) {
-        let at = key.as_ref().and_then(|key| present.iter().position(|other| other.as_ref() == Some(key)));
+        let at = key.as_ref().and_then(|key| places.get(key.as_str()).copied());
         // Live items that are not applied come first, up to this item's place or to the next shared one.
         while next < live.len() && at.is_none_or(|at| next < at) {
             if is_wanted(next) {

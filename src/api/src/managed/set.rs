@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Deepest set that is read.
-const MAX_DEPTH: u32 = 100;
+/// Deepest set that is read: one level for each of the deepest object, and some for the ends.
+const MAX_DEPTH: u32 = 108;
 
 /// A set of paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! What an object consists of as far as ownership goes: which values are owned one by one, which as a whole.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use super::set::Set;
@@ -299,12 +301,13 @@ fn differ(
         }
         Place::List(field, inner) => {
             let (olds, news) = (index(schema, field, old), index(schema, field, new));
+            let (old_by, new_by) = (by_element(&olds), by_element(&news));
             for (element, item) in &olds {
                 path.push(element.clone());
-                differ(schema, inner.place(), Some(item), find(&news, element), path, found);
+                differ(schema, inner.place(), Some(item), new_by.get(element.as_str()).copied(), path, found);
                 path.pop();
             }
-            for (element, item) in news.iter().filter(|(element, _)| find(&olds, element).is_none()) {
+            for (element, item) in news.iter().filter(|(element, _)| !old_by.contains_key(element.as_str())) {
                 path.push(element.clone());
                 differ(schema, inner.place(), None, Some(item), path, found);
                 path.pop();
@@ -325,8 +328,13 @@ fn index<'v>(schema: &Schema, field: Items<'_>, list: Option<&'v Value>) -> Vec<
     items.filter_map(|item| Some((item_element(schema, field, item).ok()?, item))).collect()
 }
 
-fn find<'v>(items: &[(String, &'v Value)], element: &str) -> Option<&'v Value> {
-    items.iter().find(|(other, _)| other == element).map(|(_, item)| *item)
+/// The same to look up, the first of those with the same element: lists may be as long as a request allows.
+fn by_element<'l, 'v>(items: &'l [(String, &'v Value)]) -> HashMap<&'l str, &'v Value> {
+    let mut found = HashMap::with_capacity(items.len());
+    for (element, item) in items {
+        found.entry(element.as_str()).or_insert(*item);
+    }
+    found
 }
 
 /// Fills in what a typed object always has: structures that are no pointers, and the zeros that JSON writes. A new object

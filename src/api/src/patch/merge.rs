@@ -1,10 +1,12 @@
 //! The strategic merge itself: maps by key, lists by merge key, with the directives `$patch`, `$retainKeys`,
 //! `$setElementOrder/…` and `$deleteFromPrimitiveList/…`.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::PatchError;
-use super::order::{arrange, index};
+use super::order::{Places, arrange, identity};
 use super::table::Place;
 
 const PATCH: &str = "$patch";
@@ -137,8 +139,9 @@ fn ordered_lists(object: &mut Object, patch: &mut Object, place: Place) -> Resul
 
 /// Every item of the patch that stays must be named by the order, in the same sequence.
 fn fits_order(items: &[Value], wanted: &[Value], key: &str) -> bool {
+    let wanted = Places::of(wanted, key);
     let staying = items.iter().filter(|item| item.get(PATCH).is_none());
-    let places: Vec<Option<usize>> = staying.map(|item| index(wanted, item, key)).collect();
+    let places: Vec<Option<usize>> = staying.map(|item| wanted.find(item)).collect();
     places.iter().all(Option::is_some) && places.is_sorted()
 }
 
@@ -147,7 +150,8 @@ fn delete_primitives(object: &mut Object, field: &str, doomed: &Value) -> Result
         return Err(PatchError::BadRequest("invalid patch format of primitive list".to_owned()));
     };
     if let Some(Value::Array(items)) = object.get_mut(field) {
-        items.retain(|item| !doomed.contains(item));
+        let doomed = Places::of(doomed, "");
+        items.retain(|item| doomed.find(item).is_none());
     }
     Ok(())
 }
@@ -158,41 +162,43 @@ fn list(mut old: Vec<Value>, new: Vec<Value>, key: &str, place: Place) -> Result
         return Err(PatchError::Unprocessable);
     }
     if key.is_empty() {
-        let mut united: Vec<Value> = Vec::with_capacity(old.len() + new.len());
-        for item in old.iter().chain(&new) {
-            if !united.contains(item) {
-                united.push(item.clone());
-            }
+        let mut kinds = old.iter().chain(&new).map(std::mem::discriminant);
+        let first = kinds.next();
+        if kinds.any(|kind| Some(kind) != first) {
+            return Err(not_identical());
         }
+        let mut seen = HashSet::new();
+        let united = old.iter().chain(&new).filter(|item| seen.insert(identity(item, key))).cloned().collect();
         return Ok(arrange(united, &new, &old, key));
     }
     let mut items = Vec::with_capacity(new.len());
-    let mut replace = false;
+    let (mut replace, mut doomed) = (false, HashSet::new());
     for item in new {
         let Value::Object(mut item) = item else {
-            return Err(PatchError::Internal("list element types are not identical".to_owned()));
+            return Err(not_identical());
         };
         if item.get(PATCH).and_then(Value::as_str) == Some("merge") {
             return Err(PatchError::Internal("merging lists cannot yet be specified in the patch".to_owned()));
         }
         match directive(&mut item)? {
             Some(Directive::Replace) => replace = true,
-            Some(Directive::Delete) => {
-                let doomed = keyed(item, key)?;
-                old.retain(|other| !super::order::same(other, &doomed, key));
-            }
+            Some(Directive::Delete) => drop(doomed.insert(identity(&keyed(item, key)?, key))),
             Some(Directive::Merge) | None => items.push(item),
         }
     }
     if replace {
         return Ok(items.into_iter().map(|item| Value::Object(clean(item))).collect());
     }
+    if !doomed.is_empty() {
+        old.retain(|other| !doomed.contains(&identity(other, key)));
+    }
     let server = old.clone();
+    let mut places = Places::of(&old, key);
     let mut merged = old;
     let mut named = Vec::with_capacity(items.len());
     for item in items {
         let item = keyed(item, key)?;
-        match (index(&merged, &item, key), item) {
+        match (places.find(&item), item) {
             (Some(at), Value::Object(new)) => {
                 named.push(Value::Object(Object::from_iter([(
                     key.to_owned(),
@@ -204,11 +210,17 @@ fn list(mut old: Vec<Value>, new: Vec<Value>, key: &str, place: Place) -> Result
             }
             (_, item) => {
                 named.push(item.clone());
-                merged.push(clean_value(item));
+                let item = clean_value(item);
+                places.push(&item);
+                merged.push(item);
             }
         }
     }
     Ok(arrange(merged, &named, &server, key))
+}
+
+fn not_identical() -> PatchError {
+    PatchError::Internal("list element types are not identical".to_owned())
 }
 
 /// Demands that an item has its merge key.

@@ -12,6 +12,8 @@ use crate::shape::{MAX_DEPTH, is_deeper};
 
 /// The largest number of operations in a JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
+/// How much all operations of one JSON patch may move, in bytes of JSON: some times the largest object.
+const MAX_MOVED: usize = 64 * 1024 * 1024;
 /// How much the `copy` operations of one JSON patch may add, in bytes of JSON.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
@@ -68,7 +70,7 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
         return Err(PatchError::TooLarge(format!("{text} {MAX_OPERATIONS}, got {}", operations.len())));
     }
     let mut result = object.clone();
-    let mut copied = 0;
+    let (mut copied, mut moved) = (0, 0);
     for operation in operations {
         if let PatchOperation::Copy(copy) = &operation {
             // Each copy may hold the earlier ones: without a limit a short patch doubles the object with every line.
@@ -79,6 +81,11 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
                     "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
                 )));
             }
+        }
+        moved += effort(&result, &operation);
+        if moved > MAX_MOVED {
+            let text = "Unable to complete the patch, the accumulated size of what is moved is";
+            return Err(PatchError::TooLarge(format!("{text} {moved}, exceeding the limit {MAX_MOVED}")));
         }
         if nests_too_deep(&result, &operation) {
             return Err(PatchError::BadRequest(format!("the patched object has more than {MAX_DEPTH} levels")));
@@ -100,6 +107,25 @@ fn nests_too_deep(object: &Value, operation: &PatchOperation) -> bool {
     };
     let above = path.as_str().matches('/').count();
     MAX_DEPTH.checked_sub(above).is_none_or(|left| value.is_some_and(|value| is_deeper(value, left)))
+}
+
+/// What an operation costs beside its own size: each of many may take the largest part of the object from here to there, or
+/// move all items of the longest list by one place.
+fn effort(object: &Value, operation: &PatchOperation) -> usize {
+    let shift = |path: &str| {
+        let (list, _) = path.rsplit_once('/').unwrap_or_default();
+        object.pointer(list).and_then(Value::as_array).map_or(0, |items| items.len() / 2)
+    };
+    match operation {
+        PatchOperation::Move(moved) => {
+            let (path, from) = (moved.path.as_str(), moved.from.as_str());
+            object.pointer(from).map_or(0, json_size) + shift(path) + shift(from)
+        }
+        PatchOperation::Add(add) => shift(add.path.as_str()),
+        PatchOperation::Copy(copy) => shift(copy.path.as_str()),
+        PatchOperation::Remove(remove) => shift(remove.path.as_str()),
+        PatchOperation::Replace(_) | PatchOperation::Test(_) => 0,
+    }
 }
 
 fn json_size(value: &Value) -> usize {

@@ -231,6 +231,48 @@ fn a_json_patch_cannot_nest_deeper_than_is_read_back() {
     assert!(matches!(json(&json!({}), &one_more), Err(PatchError::BadRequest(_))));
 }
 
+/// Each of ten thousand operations would take a megabyte from here to there and look through it.
+#[test]
+fn moves_cannot_go_on_for_minutes() {
+    let object = json!({"a": vec!["0123456789"; 100_000]});
+    let there_and_back =
+        [json!({"op": "move", "from": "/a", "path": "/b"}), json!({"op": "move", "from": "/b", "path": "/a"})];
+    let many = |pairs: usize| json(&object, &json!(vec![there_and_back.clone(); pairs].concat()));
+    assert_eq!(many(10).unwrap(), object);
+    assert!(matches!(many(4000), Err(PatchError::TooLarge(_))));
+    let shifts = vec![json!({"op": "remove", "path": "/a/0"}); 9000];
+    assert!(matches!(json(&object, &json!(shifts)), Err(PatchError::TooLarge(_))));
+    assert!(json(&object, &json!(shifts[..500])).is_ok());
+}
+
+/// With a search for each item, lists of this length took minutes.
+#[test]
+fn long_lists_are_merged_in_the_time_of_their_length() {
+    let named = |from: usize| -> Value { (from..from + 40_000).map(|at| json!({"name": format!("n{at}")})).collect() };
+    let text = |from: usize| -> Value { (from..from + 40_000).map(|at| json!(format!("n{at}"))).collect() };
+    let object = json!({"metadata": {"finalizers": text(0)}, "spec": {"containers": named(0)}});
+    let gone: Value = (0..40_000).map(|at| json!({"name": format!("n{at}"), "$patch": "delete"})).collect();
+    let began = std::time::Instant::now();
+    let made =
+        pod(json!({"metadata": {"finalizers": text(20_000)}, "spec": {"containers": named(20_000)}}), object.clone());
+    let made = made.unwrap();
+    let length = |pointer: &str| made.pointer(pointer).and_then(Value::as_array).unwrap().len();
+    assert_eq!((length("/metadata/finalizers"), length("/spec/containers")), (60_000, 60_000));
+    let order = json!({"spec": {"$setElementOrder/containers": named(0), "containers": named(0)},
+        "metadata": {"$deleteFromPrimitiveList/finalizers": text(1)}});
+    let made = pod(order, object.clone()).unwrap();
+    assert_eq!((&made["spec"], &made["metadata"]["finalizers"]), (&object["spec"], &json!(["n0"])));
+    assert_eq!(pod(json!({"spec": {"containers": gone}}), object).unwrap()["spec"]["containers"], json!([]));
+    assert!(began.elapsed() < std::time::Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_list_of_texts_takes_no_maps() {
+    let meta = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    let refused = pod(meta(json!([{"$patch": "x"}])), meta(json!(["a"]))).unwrap_err();
+    assert_eq!(refused.to_string(), "list element types are not identical", "and no directive gets into the object");
+}
+
 fn has_directive(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(has_directive),

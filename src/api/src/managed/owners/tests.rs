@@ -226,6 +226,31 @@ fn owners_that_cannot_be_read_are_none() {
     assert!(Managed::read(&json!([])).unwrap().is_empty());
 }
 
+/// With a search for each item, lists of this length took minutes.
+#[test]
+fn long_lists_are_applied_in_the_time_of_their_length() {
+    let spec = |from: usize| {
+        let containers: Vec<Value> = (from..from + 20_000).map(|at| json!({"name": format!("n{at}")})).collect();
+        json!({"metadata": {"uid": "u"}, "spec": {"containers": containers}})
+    };
+    let began = std::time::Instant::now();
+    let first = lay("Pod", "one", &json!({}), spec(0), &Managed::default()).unwrap();
+    let both = lay("Pod", "two", &first.object, spec(10_000), &first.managed).unwrap();
+    assert_eq!(both.object["spec"]["containers"].as_array().unwrap().len(), 30_000);
+    let one = lay("Pod", "one", &both.object, spec(30_000), &both.managed).unwrap();
+    assert_eq!(one.object["spec"]["containers"].as_array().unwrap().len(), 40_000);
+    assert!(began.elapsed() < std::time::Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+/// An object of as many levels as are taken had owners that could not be read back, and lost them all.
+#[test]
+fn the_owners_of_the_deepest_object_are_read_back() {
+    let node = crate::custom::Node::read(&json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
+    let deep = (1..crate::shape::MAX_DEPTH).fold(json!({}), |inner, _| json!({"a": inner}));
+    let made = apply(schema(), Root::Custom(&node), &write("one"), None, &deep, Managed::default(), false).unwrap();
+    assert_eq!(Managed::read(&made.managed.to_value()), Some(made.managed));
+}
+
 proptest::proptest! {
     /// Whatever is applied in turn: an apply of what is there is none, and nobody owns what is not there.
     #[test]
