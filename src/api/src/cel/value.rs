@@ -269,24 +269,22 @@ impl<'v> Val<'v> {
 
     /// Compares two values that have an order.
     pub(super) fn order(&self, other: &Self) -> Option<Ordering> {
-        #[expect(clippy::cast_precision_loss, reason = "numbers of different kinds are compared as upstream does")]
-        let number = |value: &Self| match value {
-            Self::Int(number) => Some(*number as f64),
-            Self::Uint(number) => Some(*number as f64),
-            Self::Double(number) => Some(*number),
-            _ => None,
-        };
         match (self, other) {
             (Self::Bool(a), Self::Bool(b)) => Some(a.cmp(b)),
             (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
             (Self::Uint(a), Self::Uint(b)) => Some(a.cmp(b)),
             (Self::Int(a), Self::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
             (Self::Uint(a), Self::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+            (Self::Double(a), Self::Double(b)) => a.partial_cmp(b),
+            (Self::Int(a), Self::Double(b)) => against_double((*a).into(), *b),
+            (Self::Uint(a), Self::Double(b)) => against_double((*a).into(), *b),
+            (Self::Double(a), Self::Int(b)) => against_double((*b).into(), *a).map(Ordering::reverse),
+            (Self::Double(a), Self::Uint(b)) => against_double((*b).into(), *a).map(Ordering::reverse),
             (Self::Text(a), Self::Text(b)) => Some(a.cmp(b)),
             (Self::Bytes(a), Self::Bytes(b)) => Some(a.cmp(b)),
             (Self::Time(a), Self::Time(b)) => Some(a.cmp(b)),
             (Self::Span(a), Self::Span(b)) => Some(a.cmp(b)),
-            _ => number(self)?.partial_cmp(&number(other)?),
+            _ => None,
         }
     }
 
@@ -319,4 +317,18 @@ impl<'v> Val<'v> {
         }
         Some(items)
     }
+}
+
+/// Compares a whole number with another one exactly: rounded to a double, three numbers can each be below the next one, in a
+/// ring, and sorting does not bear that.
+fn against_double(whole: i128, double: f64) -> Option<Ordering> {
+    /// Beyond all whole numbers that there are here.
+    const FAR: f64 = 1e30;
+    if double.is_nan() {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "held within what fits; the fraction is looked at apart")]
+    let floor = double.clamp(-FAR, FAR).floor() as i128;
+    let has_fraction = double.fract() != 0.0;
+    Some(whole.cmp(&floor).then(if has_fraction { Ordering::Less } else { Ordering::Equal }))
 }
