@@ -165,9 +165,7 @@ fn decode_protobuf(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
     object.insert("kind".to_owned(), envelope.kind.into());
     let object = object.into();
     // JSON can stand inside, whose reader counts from there.
-    if is_deeper(&object, MAX_DEPTH) {
-        return Err(unrecognized(kind, &format!("more than {MAX_DEPTH} levels")));
-    }
+    check_depth(&object, kind)?;
     Ok(object)
 }
 
@@ -216,7 +214,16 @@ pub(crate) fn decode_object(
         None => (decode(headers, resource.kind, body)?, Findings::default()),
     };
     check_kind(&object, &resource.api_version(), resource.kind)?;
+    check_depth(&object, resource.kind)?;
     Ok((object, findings))
+}
+
+/// Refuses what could not be read back from inside a list or a watch's frame.
+pub(crate) fn check_depth(object: &Value, kind: &str) -> Result<(), ApiError> {
+    if is_deeper(object, MAX_DEPTH) {
+        return Err(unrecognized(kind, &format!("more than {MAX_DEPTH} levels")));
+    }
+    Ok(())
 }
 
 /// Checks that an object is what the path takes; it may leave both out.

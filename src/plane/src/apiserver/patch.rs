@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use longshore_api::patch::{self, PatchError, PatchKind};
+use longshore_api::shape::{MAX_DEPTH, is_deeper};
 use serde_json::Value;
 
 use super::error::ApiError;
@@ -70,10 +71,12 @@ impl Patch {
             PatchError::Unprocessable => ApiError::bad_patch(),
             PatchError::Internal(text) => ApiError::internal(text),
         })?;
-        if object.is_object() {
-            Ok(object)
-        } else {
-            Err(ApiError::bad_request("the patched object is no longer a JSON object"))
+        if !object.is_object() {
+            return Err(ApiError::bad_request("the patched object is no longer a JSON object"));
         }
+        if is_deeper(&object, MAX_DEPTH) {
+            return Err(ApiError::bad_request(format!("the patched object has more than {MAX_DEPTH} levels")));
+        }
+        Ok(object)
     }
 }

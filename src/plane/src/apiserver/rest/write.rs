@@ -10,7 +10,7 @@ use super::read::{list_options, many, one};
 use super::{Call, fields, wanted};
 use crate::apiserver::error::{ApiError, Cause};
 use crate::apiserver::identity::{Attributes, Decision, Forbidden};
-use crate::apiserver::negotiate::{self, Wanted, answer, check_kind, media_type, read_body};
+use crate::apiserver::negotiate::{self, Wanted, answer, check_depth, check_kind, media_type, read_body};
 use crate::apiserver::object::meta;
 use crate::apiserver::patch::Patch;
 use crate::apiserver::registry::{Apply, DeleteOptions, ObjectList, Part, Propagation, WriteOptions, bad_types};
@@ -124,6 +124,7 @@ async fn apply(
         }
     };
     check_kind(&sent, &resource.api_version(), resource.kind)?;
+    check_depth(&sent, resource.kind)?;
     let sent = if resource.stored_as.is_some() { resource.strategy.kept(sent) } else { sent };
     let namespace = call.namespace(resource);
     if api.registry().find(resource.stored(), namespace, call.name())?.is_none() {

@@ -312,3 +312,26 @@ async fn a_watch_shows_each_version_in_its_words_and_ends_with_the_definition() 
     server.api.registry().kinds().refresh();
     assert!(watch.next().await.is_none());
 }
+
+/// Readers of JSON end at 128 levels: an object that is taken must be read back from a list and a watch's frame.
+#[tokio::test]
+async fn what_is_too_deep_to_be_listed_is_refused_however_it_comes() {
+    let server = with(definition()).await;
+    let deep = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({"a": inner}));
+    let free = |levels: usize| json!({"color": "red", "free": deep(levels)});
+    is(&server.post(THINGS, thing("x", free(110))).await, StatusCode::BAD_REQUEST);
+    is(&server.post(THINGS, thing("x", free(98))).await, StatusCode::CREATED);
+    let path = format!("{THINGS}/x");
+    is(&server.patch("merge-patch", &path, json!({"spec": free(110)})).await, StatusCode::BAD_REQUEST);
+    let apply = async |levels: usize| {
+        let headers = [("content-type", "application/apply-patch+yaml")];
+        let body = thing("x", free(levels)).to_string();
+        server.send(Method::PATCH, &format!("{path}?fieldManager=m&force=true"), &headers, &body).await
+    };
+    is(&apply(110).await, StatusCode::BAD_REQUEST);
+    is(&apply(98).await, StatusCode::OK);
+    let list = server.get(THINGS).await;
+    assert_eq!(list.body["items"].as_array().map(Vec::len), Some(1), "it reads back");
+    let books = &list.body["items"][0]["metadata"]["managedFields"];
+    assert!(longshore_api::managed::Managed::read(books).is_some(), "with its owners");
+}
