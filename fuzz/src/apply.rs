@@ -21,7 +21,8 @@ enum Step {
     Books(Value),
 }
 
-pub(crate) fn run(input: &[u8]) {
+/// Runs the target.
+pub fn run(input: &[u8]) {
     if let Some((kind, steps)) = read(input) {
         return match kind {
             Kind::Type(id) => play(Root::Type(id), Some(id), &steps),
@@ -240,7 +241,7 @@ fn is_in(made: &Value, applied: &Value, path: &mut String) {
             }
         }
         (made, applied) => {
-            assert!(path.contains("last-applied") || made == applied, "{path}: {made} instead of {applied}")
+            assert!(path.contains("last-applied") || made == applied, "{path}: {made} instead of {applied}");
         }
     }
 }

@@ -41,7 +41,8 @@ const KINDS: [(u8, &str, &str); 14] = [
     (b'q', "", "resourcequotas"),
 ];
 
-pub(crate) fn run(input: &[u8]) {
+/// Runs the target.
+pub fn run(input: &[u8]) {
     let Some((form, rest)) = input.split_first() else { return };
     let (kind, body) = rest.split_first().unwrap_or((&0, &[]));
     if *kind == b't' {
@@ -88,7 +89,7 @@ fn row(letter: u8) -> &'static Resource {
     let known = KINDS.iter().find(|(own, ..)| *own == letter);
     let found =
         known.and_then(|(_, group, plural)| rows.iter().find(|row| row.group == *group && row.plural == *plural));
-    found.unwrap_or(&rows[usize::from(letter) % rows.len()])
+    found.unwrap_or_else(|| &rows[usize::from(letter) % rows.len()])
 }
 
 fn path(resource: &Resource) -> String {

@@ -5,7 +5,8 @@ use longshore_api::cel::{self, Budget, CelError, Program, Variable};
 use longshore_api::custom::{Node, check, rules};
 use serde_json::{Value, json};
 
-pub(crate) fn run(input: &[u8]) {
+/// Runs the target.
+pub fn run(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (rule, rest) = text.split_once("\n---\n").unwrap_or((&text, ""));
     let value: Value = serde_json::from_str(rest).unwrap_or_else(|_| sample());

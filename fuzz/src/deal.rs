@@ -195,7 +195,7 @@ impl<'a> Deal<'a> {
             Leaf::Raw | Leaf::FieldSet | Leaf::Json => self.any(5),
             Leaf::SchemaOrBool | Leaf::SchemaOrList | Leaf::SchemaOrTexts => {
                 match schema().named("apiextensions/v1", "JSONSchemaProps") {
-                    Some(id) if self.byte() % 2 == 0 => self.of_type(id, depth - 1),
+                    Some(id) if self.byte().is_multiple_of(2) => self.of_type(id, depth - 1),
                     _ => self.any(2),
                 }
             }

@@ -6,7 +6,8 @@ use longshore_util::yaml;
 const NODE: &str = "n1";
 const ORIGIN: &str = "file:/etc/kubernetes/manifests/a.yaml";
 
-pub(crate) fn run(input: &[u8]) {
+/// Runs the target.
+pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let made = read_manifest(text, NODE, ORIGIN);
     assert_eq!(made, read_manifest(text, NODE, ORIGIN), "one manifest, two pods");

@@ -11,7 +11,8 @@ use super::deal::{Deal, size};
 /// How much the copies of one patch may add, in bytes; and what the texts of its paths may.
 const COPIED: usize = 3 << 20;
 
-pub(crate) fn run(input: &[u8]) {
+/// Runs the target.
+pub fn run(input: &[u8]) {
     if let Some((api_version, kind, object, patch)) = read(input) {
         return all(&api_version, &kind, &object, &patch);
     }
@@ -19,7 +20,7 @@ pub(crate) fn run(input: &[u8]) {
     let id = deal.kind();
     let object = deal.object(id);
     deal.patch = true;
-    let patch = if deal.byte() % 4 == 0 { operations(&mut deal, &object) } else { deal.object(id) };
+    let patch = if deal.byte().is_multiple_of(4) { operations(&mut deal, &object) } else { deal.object(id) };
     let found = schema().get(id);
     all(found.api_version, found.name, &object, &patch);
 }

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::server::{Answer, ask};
 
-pub(crate) fn run(input: &[u8]) {
+/// Runs the target.
+pub fn run(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (head, body) = text.split_once("\n\n").unwrap_or((&text, ""));
     let mut lines = head.lines();

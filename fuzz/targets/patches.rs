@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| longshore_fuzz::run("patches", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| longshore_fuzz::patches::run(input));
