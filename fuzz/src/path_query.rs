@@ -15,8 +15,8 @@ pub fn run(input: &[u8]) {
     let mut lines = head.lines();
     let Some((method, target)) = lines.next().and_then(|line| line.split_once(' ')) else { return };
     let Ok(method) = Method::from_bytes(method.as_bytes()) else { return };
-    // What the connection's reader lets through begins with a slash.
-    if !target.starts_with('/') {
+    // What the connection's reader lets through begins with a slash and has no fragment.
+    if !target.starts_with('/') || target.contains('#') {
         return;
     }
     let reads = matches!(method, Method::GET | Method::HEAD);
