@@ -256,6 +256,7 @@ fn root_pods_are_let_in_and_limited_as_they_should() {
 }
 
 #[test]
+#[ignore = "long: part of make test-all"]
 fn root_pods_are_let_in_and_limited_as_they_should_on_debian_12_containerd() {
     let_in(Version::V1_6);
 }

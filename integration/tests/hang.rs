@@ -84,6 +84,7 @@ fn root_one_hanging_pod_harms_nobody_on_the_newest_containerd() {
 }
 
 #[test]
+#[ignore = "long: part of make test-all"]
 fn root_one_hanging_pod_harms_nobody_on_debian_12_containerd() {
     one_hanging_pod_harms_nobody(Version::V1_6);
 }

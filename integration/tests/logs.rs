@@ -95,6 +95,7 @@ fn root_a_log_is_bound_and_nothing_of_it_is_missed_on_the_newest_containerd() {
 }
 
 #[test]
+#[ignore = "long: part of make test-all"]
 fn root_a_log_is_bound_and_nothing_of_it_is_missed_on_debian_12_containerd() {
     a_log_is_bound_and_nothing_of_it_is_missed(Version::V1_6).unwrap();
 }
