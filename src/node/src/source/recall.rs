@@ -27,6 +27,8 @@ use crate::model::{Alone, PodChange, PodSink, PodUid, SourceKind};
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Pods are written this long after they came: those of a burst together and after it, and those that end sooner not at all.
 const GATHER: Duration = Duration::from_secs(5);
+/// While the node stands alone it is looked this often whether it still does.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// A file that failed is tried again after this.
 const RETRY: Duration = Duration::from_secs(30);
 /// More than the largest object that an apiserver takes.
@@ -92,7 +94,6 @@ impl PodSink for Recall {
                 is_ours
             }
             PodChange::AllSourcesReady => {
-                self.options.alone.set(false);
                 self.state.lock().settled = true;
                 true
             }
@@ -168,9 +169,11 @@ impl Recall {
         if mux.recall(SourceKind::Api, pods) {
             let seconds = PATIENCE.as_secs();
             tracing::warn!(pods = count, seconds, "no word from the apiserver: its pods run as they were last known");
-        } else {
-            self.options.alone.set(false);
+            while !mux.has_spoken(SourceKind::Api) {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
         }
+        self.options.alone.set(false);
     }
 }
 

@@ -86,8 +86,8 @@ async fn pods_of_a_silent_apiserver_run_as_they_were_last_known_until_it_speaks(
     // 1 was deleted meanwhile, 4 is new.
     scene.mux.replace(SourceKind::Api, vec![written("2"), written("4")]);
     assert_eq!(scene.seen.take(), ["remove 1", "status p2", "set p4", "ready"]);
-    assert!(!scene.alone.is());
     scene.until_files(&["2", "4"]).await;
+    assert!(!scene.alone.is());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,8 @@
 //! Replays requests that were recorded against a stock apiserver, in order, and compares the answers after replacing
 //! ids, times and versions. A difference here is ours unless `SKIPPED` says why not.
+//!
+//! Answers are compared as JSON: the order of an object's fields means nothing (RFC 8259). A stock server has the order of
+//! its Go structures, which changes between its releases; ours has names in alphabetical order.
 
 use std::sync::Arc;
 use std::time::Duration;
