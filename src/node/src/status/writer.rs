@@ -204,7 +204,8 @@ impl StatusWriter {
             if running.is_empty() {
                 self.0.idle.notify_waiters();
             }
-            let next = self.0.state.lock().next_time();
+            // Without a free place a moment that has come changes nothing; the next end does.
+            let next = if running.len() < IN_FLIGHT { self.0.state.lock().next_time() } else { None };
             let timer = async {
                 match next {
                     Some(next) => sleep_until(next).await,

@@ -273,3 +273,50 @@ async fn one_slow_pod_does_not_hold_up_the_others() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(world.api.object(PATH).unwrap()["status"]["phase"], "Running");
 }
+
+/// CPU time of this thread, on which everything of the test runs.
+fn cpu() -> Duration {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap();
+    Duration::from(now)
+}
+
+/// The apiserver takes connections and says nothing, and more pods wait than may be written at once.
+#[tokio::test]
+async fn waiting_for_an_apiserver_that_hangs_costs_nothing() {
+    let calls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let pods = IN_FLIGHT + 3;
+    let asked = Arc::clone(&calls);
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let number = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        async move {
+            // All fail once, so that each waits for its moment.
+            if number >= pods {
+                std::future::pending::<()>().await;
+            }
+            Err::<http::Response<kube::client::Body>, tower::BoxError>("no route to host".into())
+        }
+    });
+    let tasks = Tasks::new();
+    let writer = StatusWriter::start(kube::Client::new(service, "default"), &tasks);
+    for number in 0..pods {
+        let object = pod(&format!("p{number}"), &format!("u{number}"), "i", "1");
+        let desired = DesiredPod {
+            uid: PodUid::from(format!("u{number}").as_str()),
+            key: PodKey::new("default", format!("p{number}").as_str()),
+            pod: Arc::new(object),
+            source: SourceKind::Api,
+            seen: "2026-01-02T03:04:05Z".parse().unwrap(),
+        };
+        let status = Arc::new(phase("Running"));
+        let update =
+            StatusUpdate { uid: desired.uid.clone(), key: desired.key.clone(), mirror: None, status, done: false };
+        writer.put(&desired, update);
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), pods + IN_FLIGHT);
+    let before = cpu();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let used = cpu().saturating_sub(before);
+    assert!(used < Duration::from_millis(300), "{used:?} of CPU in a second of waiting");
+    tasks.cancel();
+}
