@@ -105,6 +105,8 @@ struct Slot<T> {
     /// Whether a watch keeps the entry as the apiserver has it.
     live: AtomicBool,
     following: Mutex<Option<Following>>,
+    /// How many reads have failed, and how the last one did: shared with all who waited for it.
+    failed: Mutex<(u64, String)>,
 }
 
 type Slots<T> = HashMap<(String, String), Arc<Slot<T>>>;
@@ -193,6 +195,7 @@ impl<T: Kind> Cache<T> {
             return Lookup::Failed(format!("{} {name:?} cannot be read: this node has no apiserver", T::NAME));
         };
         let slot = self.slot(namespace, name);
+        let before = slot.failed.lock().0;
         let mut entry = slot.entry.lock().await;
         let now = self.clock.now();
         if age > FRESH && slot.live.load(Ordering::Relaxed) {
@@ -203,21 +206,26 @@ impl<T: Kind> Cache<T> {
         {
             return Lookup::Found(Arc::clone(&known.object));
         }
-        let api = T::api(client.clone(), namespace);
-        let answer = tokio::time::timeout(READ_DEADLINE, api.get_opt(name)).await;
-        let failure = match answer {
-            Ok(Ok(Some(mut object))) => {
-                object.trim();
-                let object = Arc::new(object);
-                *entry = Some(Entry { object: Arc::clone(&object), read: now });
-                return Lookup::Found(object);
-            }
-            Ok(Ok(None)) => {
-                *entry = None;
-                return Lookup::Missing;
-            }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {} s", READ_DEADLINE.as_secs()),
+        let shared = Some(slot.failed.lock().clone()).filter(|(count, _)| *count != before);
+        let failure = match shared {
+            Some((_, failure)) => failure,
+            None => match Self::read(client, namespace, name).await {
+                Ok(Some(mut object)) => {
+                    object.trim();
+                    let object = Arc::new(object);
+                    *entry = Some(Entry { object: Arc::clone(&object), read: now });
+                    return Lookup::Found(object);
+                }
+                Ok(None) => {
+                    *entry = None;
+                    return Lookup::Missing;
+                }
+                Err(failure) => {
+                    let mut failed = slot.failed.lock();
+                    *failed = (failed.0 + 1, failure.clone());
+                    failure
+                }
+            },
         };
         match entry.as_ref() {
             // An apiserver that is away must not hurt pods that have what they need.
@@ -235,6 +243,14 @@ impl<T: Kind> Cache<T> {
         }
     }
 
+    async fn read(client: &kube::Client, namespace: &str, name: &str) -> Result<Option<T>, String> {
+        let api = T::api(client.clone(), namespace);
+        match tokio::time::timeout(READ_DEADLINE, api.get_opt(name)).await {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", READ_DEADLINE.as_secs())),
+        }
+    }
+
     fn slot(&self, namespace: &str, name: &str) -> Arc<Slot<T>> {
         let now = self.clock.now();
         let mut slots = self.slots.lock();
@@ -244,6 +260,7 @@ impl<T: Kind> Cache<T> {
                 used: Mutex::new(now),
                 live: AtomicBool::new(false),
                 following: Mutex::new(None),
+                failed: Mutex::default(),
             })
         });
         *slot.used.lock() = now;

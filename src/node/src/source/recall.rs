@@ -6,8 +6,8 @@
 //! may be a pod that was deleted since.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use longshore_util::{Tasks, atomic};
+use nix::fcntl::OFlag;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
@@ -65,10 +66,14 @@ pub(super) struct Recall {
     inner: Arc<dyn PodSink>,
     state: Mutex<State>,
     bell: Notify,
+    /// A pod that is kept has changed: what is kept would undo the change.
+    urgent: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Pods whose files are written.
+    kept: BTreeSet<PodUid>,
     /// Pods of the API that are wanted now.
     wanted: BTreeSet<PodUid>,
     open: Open,
@@ -83,6 +88,9 @@ impl PodSink for Recall {
                 let mut state = self.state.lock();
                 state.wanted.insert(desired.uid.clone());
                 state.open.insert(desired.uid.clone(), Some(Arc::clone(&desired.pod)));
+                if state.kept.contains(&desired.uid) {
+                    self.urgent.notify_one();
+                }
                 true
             }
             PodChange::Remove(uid) => {
@@ -108,7 +116,7 @@ impl PodSink for Recall {
 
 impl Recall {
     pub(super) fn new(options: RecallOptions, inner: Arc<dyn PodSink>) -> Self {
-        Self { options, inner, state: Mutex::default(), bell: Notify::new() }
+        Self { options, inner, state: Mutex::default(), bell: Notify::new(), urgent: Notify::new() }
     }
 
     /// Starts the writer, and the recall for the case that the apiserver stays silent.
@@ -131,7 +139,7 @@ impl Recall {
                 true => self.bell.notified().await,
                 false => drop(tokio::time::timeout(RETRY, self.bell.notified()).await),
             }
-            tokio::time::sleep(GATHER).await;
+            drop(tokio::time::timeout(GATHER, self.urgent.notified()).await);
             let (open, others) = {
                 let mut state = self.state.lock();
                 let others = std::mem::take(&mut state.settled).then(|| state.wanted.clone());
@@ -139,8 +147,18 @@ impl Recall {
             };
             failed.extend(open);
             let (work, directory) = (std::mem::take(&mut failed), self.options.directory.clone());
+            let of = |is_there: bool| {
+                let all = work.iter().filter(move |(_, pod)| pod.is_some() == is_there);
+                all.map(|(uid, _)| uid.clone()).collect::<BTreeSet<PodUid>>()
+            };
+            let (wanted, gone) = (of(true), of(false));
             let written = spawn_blocking(move || write(&directory, work, others.as_ref())).await;
             let Ok((left, fault)) = written else { continue };
+            {
+                let mut state = self.state.lock();
+                state.kept.extend(wanted.difference(&left.keys().cloned().collect()).cloned());
+                state.kept.retain(|uid| !gone.contains(uid));
+            }
             failed = left;
             match fault {
                 Some(fault) if fault != told => {
@@ -209,7 +227,9 @@ fn write(directory: &Path, open: Open, others: Option<&BTreeSet<PodUid>>) -> (Op
 fn keep(path: &Path, pod: &Pod) -> Result<(), String> {
     let kept = Kept { api_version: "v1", kind: "Pod", metadata: &pod.metadata, spec: &pod.spec };
     let content = serde_json::to_vec(&kept).map_err(|error| error.to_string())?;
-    atomic::write(path, &content, 0o600).map_err(|error| error.to_string())
+    // Without the temporary file's name, which is another one each time: the same fault is told once.
+    atomic::write(path, &content, 0o600)
+        .map_err(|error| format!("{}: cannot {}: {}", path.display(), error.step, error.source))
 }
 
 /// The files that are there, by the uid in their name.
@@ -240,11 +260,16 @@ fn read(directory: &Path, alive: &BTreeSet<PodUid>) -> Vec<Pod> {
 }
 
 fn read_one(path: &Path, uid: &PodUid) -> Result<Pod, String> {
-    let length = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if length > LONGEST {
-        return Err(format!("{length} bytes are more than {LONGEST}"));
+    let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
+    let file = std::fs::File::options().read(true).custom_flags(flags).open(path).map_err(|error| error.to_string())?;
+    if !file.metadata().is_ok_and(|file| file.is_file()) {
+        return Err("it is no regular file".to_owned());
     }
-    let content = std::fs::read(path).map_err(|error| error.to_string())?;
+    let mut content = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut content).map_err(|error| error.to_string())?;
+    if content.len() as u64 > LONGEST {
+        return Err(format!("it is longer than {LONGEST} bytes"));
+    }
     let pod: Pod = serde_json::from_slice(&content).map_err(|error| error.to_string())?;
     let found = pod.metadata.uid.as_deref().unwrap_or_default();
     if found != uid.as_str() || pod.spec.is_none() {

@@ -266,12 +266,14 @@ impl VolumeManager {
         let reader = Reader { objects: &self.options.objects, pod, spec, allocatable: &self.options.allocatable, age };
         let path = self.volume_dir(&pod.uid, plugin, &volume.name);
         let fact = VolumeFact { path: path.clone(), read_only: true };
-        let payload = match reader.files(volume).await {
-            Ok(payload) => payload,
-            Err(why) if !self.options.objects.stand_alone() => return Err(why),
-            // What an earlier agent wrote has to do, and access to an apiserver that is away holds no pod up.
-            Err(_) if atomic::stands(&path) => return Ok(fact),
-            Err(why) => reader.without_access(volume).await.ok_or(why)?,
+        // A node that stands alone asks only for what it can do without in no way: nobody answers, and that takes long.
+        let alone = self.options.objects.stand_alone();
+        if alone && atomic::stands(&path) {
+            return Ok(fact);
+        }
+        let payload = match reader.without_access(volume).filter(|_| alone) {
+            Some(rest) => rest?,
+            None => reader.files(volume).await?,
         };
         // Only a refresh may trust its memory: a new start must mend what somebody took away.
         let unchanged = age == REFRESH

@@ -17,6 +17,8 @@ use crate::object::{Changed, Lookup, Objects, TokenKey};
 /// Mode of a token when it is given to one user or group.
 const TOKEN_MODE: u32 = 0o600;
 const TOKEN_SECONDS: i64 = 3600;
+/// The configmap with the authority of the apiserver, which every namespace has.
+const AUTHORITY: &str = "kube-root-ca.crt";
 
 /// Reads the files of one pod's volumes.
 #[derive(Debug, Clone, Copy)]
@@ -108,22 +110,32 @@ impl Reader<'_> {
         }
     }
 
-    /// What can be had of a volume that gives access to the apiserver: a token cannot be had while that is away, and is of
-    /// no use then. Of any other volume nothing.
-    pub(super) async fn without_access(&self, volume: &Volume) -> Option<Payload> {
+    /// Of a volume that gives access to the apiserver and nothing else (a token for it, its authority, facts of the pod)
+    /// what can be had without it; `None` of any other volume. Access is of no use while the apiserver is away.
+    pub(super) fn without_access(&self, volume: &Volume) -> Option<Result<Payload, String>> {
         let source = volume.projected.as_ref()?;
-        let is_access =
-            |part: &VolumeProjection| part.service_account_token.iter().any(|token| token.audience.is_none());
-        if !source.sources.iter().flatten().any(is_access) {
+        let parts = source.sources.as_deref().unwrap_or_default();
+        let is_token = |part: &VolumeProjection| {
+            part.service_account_token
+                .as_ref()
+                .is_some_and(|token| token.audience.as_ref().is_none_or(String::is_empty))
+        };
+        let is_authority =
+            |part: &VolumeProjection| part.config_map.as_ref().is_some_and(|source| source.name == AUTHORITY);
+        let is_known = |part: &VolumeProjection| is_token(part) || is_authority(part) || part.downward_api.is_some();
+        if !parts.iter().any(is_token) || !parts.iter().all(is_known) {
             return None;
         }
         let mut out = Payload::new();
-        for part in source.sources.iter().flatten() {
-            if let Err(error) = self.part(part, source.default_mode, &mut out).await {
-                tracing::info!(pod = %self.pod.key, volume = volume.name, error, "left out until the apiserver is back");
+        for source in parts.iter().filter_map(|part| part.downward_api.as_ref()) {
+            let mode = volume.projected.as_ref().and_then(|source| source.default_mode);
+            if let Err(error) =
+                payload::downward_items(&self.pod.pod, source.items.as_deref(), mode, self.facts(), &mut out)
+            {
+                return Some(Err(error));
             }
         }
-        Some(out)
+        Some(Ok(out))
     }
 
     async fn part(&self, part: &VolumeProjection, mode: Option<i32>, out: &mut Payload) -> Result<(), String> {

@@ -108,6 +108,22 @@ async fn an_apiserver_that_speaks_in_time_has_the_only_word() {
     scene.until_files(&["6"]).await;
 }
 
+/// What is kept of a pod must not undo a change that runs already.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_pod_that_is_kept_is_written_at_once() {
+    let scene = scene(tempfile::tempdir().unwrap(), &[]);
+    scene.mux.replace(SourceKind::Api, vec![written("1")]);
+    scene.until_files(&["1"]).await;
+    tokio::time::sleep(GATHER * 2).await;
+    scene.mux.apply(SourceKind::Api, pod("p1", "1", "newer", "2"));
+    let kept = scene.dir.path().join("pods/1.json");
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        spawn_blocking(|| ()).await.unwrap();
+    }
+    assert!(std::fs::read_to_string(kept).unwrap().contains("newer"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
@@ -119,7 +135,10 @@ async fn what_cannot_be_read_is_left_out() {
     std::fs::write(pods.join("3.json"), &good).unwrap();
     std::fs::write(pods.join("4.json"), r#"{"metadata": {"uid": "4"}}"#).unwrap();
     std::fs::write(pods.join("5.json"), vec![b' '; usize::try_from(LONGEST).unwrap() + 1]).unwrap();
-    let scene = scene(dir, &["1", "2", "3", "4", "5"]);
+    nix::unistd::mkfifo(&pods.join("6.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", pods.join("7.json")).unwrap();
+    std::fs::create_dir(pods.join("8.json")).unwrap();
+    let scene = scene(dir, &["1", "2", "3", "4", "5", "6", "7", "8"]);
     tokio::time::sleep(PATIENCE * 2).await;
     scene.seen.wait_for("set p1").await;
     assert_eq!(scene.seen.take(), ["set p1"]);
