@@ -107,10 +107,19 @@ pub(crate) fn typed(code: StatusCode, media_type: &'static str, body: impl Into<
     response
 }
 
-/// Says whether a client names a media type first.
-pub(crate) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+/// Says whether a client names one of the media types first.
+pub(crate) fn accepts(headers: &HeaderMap, media_types: &[&str]) -> bool {
     let first = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()?.split([',', ';']).next());
-    first.is_some_and(|first| first.trim().eq_ignore_ascii_case(media_type))
+    first.is_some_and(|first| media_types.iter().any(|media_type| first.trim().eq_ignore_ascii_case(media_type)))
+}
+
+/// The answer to HEAD: all but the body, which HTTP/2 takes for a fault.
+pub(crate) fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    if let Some(length) = http_body::Body::size_hint(&body).exact() {
+        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Response::from_parts(parts, Body::empty())
 }
 
 /// Returns the media type of a body, without its parameters.

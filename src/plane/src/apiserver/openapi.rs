@@ -113,8 +113,19 @@ pub(crate) fn v3(catalogue: &Catalogue, group: &str, version: &str) -> Option<Va
         paths.insert(path(row), json!({"get": get, "patch": patch}));
         roots.extend(types(row));
     }
-    let reviews = REVIEWS.iter().filter(|review| version == "v1" && review.group == group);
-    roots.extend(reviews.filter_map(|review| schema().kind(&format!("{}/v1", review.group), review.kind)));
+    for review in REVIEWS.iter().filter(|review| version == "v1" && review.group == group) {
+        let Some(id) = schema().kind(&format!("{group}/v1"), review.kind) else { continue };
+        let namespace = if review.namespaced { "/namespaces/{namespace}" } else { "" };
+        let answer = json!({"$ref": format!("#/components/schemas/{}", schema().public_name(id))});
+        let post = json!({
+            "operationId": format!("create{}", review.kind),
+            "responses": {"201": {"description": "Created", "content": {"application/json": {"schema": answer}}}},
+            "x-kubernetes-action": "post",
+            "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": review.kind},
+        });
+        paths.insert(format!("/apis/{group}/{version}{namespace}/{}", review.plural), json!({"post": post}));
+        roots.push(id);
+    }
     let custom: Vec<&'static Resource> =
         catalogue.rows(group, version).into_iter().filter(|row| row.custom.is_some()).collect();
     if !custom.is_empty() {

@@ -24,7 +24,7 @@ use super::identity::{Decision, Forbidden, UserInfo};
 use super::impersonate;
 use super::limits::{Seating, WatchSlot};
 use super::metrics::{Asked, Metrics};
-use super::negotiate::{Form, Wanted, accepts, answer, plain, typed};
+use super::negotiate::{Form, Wanted, accepts, answer, plain, typed, without_body};
 use super::openapi;
 use super::registry::Registry;
 use super::request::{Query, RequestInfo};
@@ -108,19 +108,18 @@ impl Api {
         let info = RequestInfo::parse(request.method(), request.uri().path(), &query);
         let asked = Asked::of(&self.registry, &info.attributes, request.headers());
         let (began, inflight) = (tokio::time::Instant::now(), self.metrics.begin(&asked));
+        let is_head = *request.method() == Method::HEAD;
         let outcome = self.answer(request, query, info).await;
         drop(inflight);
         let code = outcome.as_ref().map_or_else(|error| error.code, |response| response.status());
         self.metrics.end(asked, code, began.elapsed());
-        match outcome {
-            Ok(response) => response,
-            Err(error) => {
-                if error.code.is_server_error() {
-                    tracing::warn!(%error, code = error.code.as_u16(), "request failed");
-                }
-                error.response()
+        let response = outcome.unwrap_or_else(|error| {
+            if error.code.is_server_error() {
+                tracing::warn!(%error, code = error.code.as_u16(), "request failed");
             }
-        }
+            error.response()
+        });
+        if is_head { without_body(response) } else { response }
     }
 
     async fn answer(
@@ -216,7 +215,7 @@ impl Api {
             ["apis"] if aggregated() => return discovery_answer(&Catalogue::of(&self.registry).aggregated(false)),
             ["api"] => discovery::core_versions(&self.advertised),
             ["apis"] => Catalogue::of(&self.registry).group_list(),
-            ["openapi", "v2"] if accepts(request.headers(), openapi::PROTOBUF) => {
+            ["openapi", "v2"] if accepts(request.headers(), &[openapi::PROTOBUF, openapi::PROTOBUF_ANSWER]) => {
                 let document = openapi::to_protobuf(&openapi::v2(&Catalogue::of(&self.registry)));
                 return Ok(typed(StatusCode::OK, openapi::PROTOBUF_ANSWER, document));
             }

@@ -154,6 +154,8 @@ fn explains(run: &dyn Fn(&[&str], &str) -> String) {
     assert!(text.contains("name\t<string> -required-") && text.contains("ports\t<[]ContainerPort>"), "{text}");
     let text = run(&["explain", "leases.spec.leaseDurationSeconds"], "");
     assert!(text.contains("<integer>"), "{text}");
+    let text = run(&["explain", "tokenreviews.spec"], "");
+    assert!(text.contains("audiences\t<[]string>"), "{text}");
     let text = run(&["explain", "cm.data"], "");
     assert!(text.contains("<map[string]string>"), "{text}");
     let text = run(&["explain", "pods.spec.containers", "--output=plaintext-openapiv2"], "");
