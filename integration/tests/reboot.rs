@@ -13,6 +13,8 @@ use longshore_integration::env::{BUSYBOX_IMAGE, Env, Version, eventually, newest
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(90);
+/// How long an agent is watched that has nothing to do but to wait.
+const REST: Duration = Duration::from_secs(5);
 /// Power cuts in the long tests; with three addresses in use and thirteen in all, lost ones would be missed.
 const CUTS: u64 = 6;
 /// Fourteen addresses, one of them the bridge's.
@@ -273,17 +275,25 @@ fn without_the_apiserver() -> Result<()> {
     let second = until_running(&env, &first, &["plain", "beside"]).context("agent and runtime began anew")?;
     ensure!(second.contains_key("gone"), "nobody has said that it goes: {second:?}");
 
-    // So does the machine.
+    // So does the machine; now the apiserver takes connections and says nothing.
     cluster.kill_agent()?;
     env.power_cut()?;
     env.start_containerd()?;
+    cluster.start_plane()?;
+    cluster.plane()?.signal(nix::sys::signal::Signal::SIGSTOP)?;
     cluster.start_agent()?;
     let third = until_running(&env, &second, LIVE).context("the machine began anew")?;
     let ended: Vec<&String> = third.keys().filter(|name| ["failed", "done"].contains(&name.as_str())).collect();
     ensure!(ended.is_empty(), "these had ended: {ended:?}");
 
+    let agent = cluster.agent()?.pid();
+    let before = longshore_integration::cost::cpu_time(agent)?;
+    longshore_integration::env::pause(REST);
+    let share = longshore_integration::cost::cpu_time(agent)?.saturating_sub(before).as_secs_f64() / REST.as_secs_f64();
+    ensure!(share < 0.3, "waiting takes {:.0} % of a core", share * 100.0);
+
     // The apiserver is back: it learns what happened, and its word counts again.
-    cluster.start_plane()?;
+    cluster.plane()?.signal(nix::sys::signal::Signal::SIGCONT)?;
     cluster.wait_ready(SOON)?;
     for (name, restarts) in [("plain", 2), ("beside", 2), ("host", 1), ("fixed-qnode-1", 1)] {
         let what = format!("{name} is told with {restarts} restarts");
