@@ -245,7 +245,7 @@ fn moves_cannot_go_on_for_minutes() {
     assert!(json(&object, &json!(shifts[..500])).is_ok());
 }
 
-/// With a search for each item, lists of this length took minutes.
+/// With a search for each item the time grows with the square of the length.
 #[test]
 fn long_lists_are_merged_in_the_time_of_their_length() {
     let named = |from: usize| -> Value { (from..from + 40_000).map(|at| json!({"name": format!("n{at}")})).collect() };

@@ -226,7 +226,7 @@ fn owners_that_cannot_be_read_are_none() {
     assert!(Managed::read(&json!([])).unwrap().is_empty());
 }
 
-/// With a search for each item, lists of this length took minutes.
+/// With a search for each item the time grows with the square of the length.
 #[test]
 fn long_lists_are_applied_in_the_time_of_their_length() {
     let spec = |from: usize| {
