@@ -147,15 +147,9 @@ impl<'env> Cluster<'env> {
         command.arg("plane").arg("--data-dir").arg(self.data_dir()).args(["--bind", &format!("{NODE_ADDRESS}:6443")]);
         command.arg("--write-kubeconfig").arg(self.kubeconfig());
         let mut plane = self.env.spawn("plane", &mut command)?;
-        let mut failure = None;
-        let ready = eventually("the apiserver answers", PATIENCE, || {
-            failure = plane.check_alive().err();
-            failure.is_some() || (self.kubeconfig().exists() && self.kubectl(&["get", "--raw", "/readyz"]).is_ok())
-        });
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        ready.with_context(|| plane.tail())?;
+        plane.until("the apiserver answers", PATIENCE, || {
+            self.kubeconfig().exists() && self.kubectl(&["get", "--raw", "/readyz"]).is_ok()
+        })?;
         self.plane = Some(plane);
         Ok(())
     }

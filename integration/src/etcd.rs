@@ -219,15 +219,7 @@ impl PlaneProcess {
             command.args(["--etcd-servers", url]);
         }
         let mut process = Process::spawn("plane", &mut command, self.directory.join("plane.log"))?;
-        let mut ended = None;
-        let ready = eventually("the plane serves", PATIENCE, || {
-            ended = process.check_alive().err();
-            ended.is_some() || kubeconfig.exists()
-        });
-        if let Some(error) = ended {
-            return Err(error);
-        }
-        ready.with_context(|| process.tail())?;
+        process.until("the plane serves", PATIENCE, || kubeconfig.exists())?;
         self.process = Some(process);
         Ok(())
     }

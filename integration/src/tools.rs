@@ -2,11 +2,23 @@
 //! Python environment with a stock kubectl for the golden tools.
 
 use std::fs::File;
+use std::future::Future;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail};
+
+/// Runs a measuring program on two threads. An error is told with the program's name and is its end.
+#[expect(clippy::print_stderr, reason = "the one place that reports failure of such programs")]
+pub fn run_program(name: &str, body: impl Future<Output = Result<ExitCode>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let outcome = runtime.map_err(anyhow::Error::new).and_then(|runtime| runtime.block_on(body));
+    outcome.unwrap_or_else(|error| {
+        eprintln!("{name}: {error:#}");
+        ExitCode::FAILURE
+    })
+}
 
 /// Returns the cache directory, made on first use.
 pub fn cache() -> Result<PathBuf> {

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use longshore_host::oci::PAUSE_IMAGE;
 
+use super::Env;
 use super::process::Process;
-use super::{Env, eventually};
 use crate::tools::Package;
 
 /// Which containerd.
@@ -128,15 +128,7 @@ impl Containerd {
             let output = env.output(&mut env.ctr(&["version"])?)?;
             Ok(output.status.success() && Path::new(&config).exists())
         };
-        let mut failure = None;
-        let ready = eventually("containerd answers", Duration::from_secs(90), || {
-            failure = this.process.check_alive().err();
-            failure.is_some() || probe().unwrap_or(false)
-        });
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        ready.with_context(|| this.process.tail())?;
+        this.process.until("containerd answers", Duration::from_secs(90), || probe().unwrap_or(false))?;
         Ok(this)
     }
 

@@ -56,6 +56,19 @@ impl Process {
         }
     }
 
+    /// Waits until it is ready. That it ends before is an error with its last words, as is that it takes too long.
+    pub fn until(&mut self, what: &str, within: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
+        let mut ended = None;
+        let waited = super::eventually(what, within, || {
+            ended = self.check_alive().err();
+            ended.is_some() || ready()
+        });
+        match ended {
+            Some(error) => Err(error),
+            None => waited.with_context(|| self.tail()),
+        }
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = Pid::from_raw(i32::try_from(self.child.id())?);

@@ -12,7 +12,7 @@ use longshore_util::clock::SystemClock;
 
 use super::Scale;
 use super::wire::{Identity, Wire};
-use crate::env::{Process, eventually};
+use crate::env::Process;
 use crate::etcd::free_port;
 
 /// For the server to come up.
@@ -30,15 +30,7 @@ pub fn start(program: &Path, folder: &Path) -> Result<Process> {
     command.arg("plane").arg("--data-dir").arg(folder.join("plane"));
     command.args(["--bind", &format!("127.0.0.1:{}", free_port()?)]).arg("--write-kubeconfig").arg(&kubeconfig);
     let mut process = Process::spawn("plane", &mut command, folder.join("plane.log"))?;
-    let mut ended = None;
-    let ready = eventually("the plane serves", PATIENCE, || {
-        ended = process.check_alive().err();
-        ended.is_some() || kubeconfig.exists()
-    });
-    if let Some(error) = ended {
-        return Err(error);
-    }
-    ready.with_context(|| process.tail())?;
+    process.until("the plane serves", PATIENCE, || kubeconfig.exists())?;
     Ok(process)
 }
 

@@ -65,21 +65,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&anyhow::Error::new(error)),
-    };
-    match runtime.block_on(Box::pin(run(args))) {
-        Ok(code) => code,
-        Err(error) => fail(&error),
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "the one place that reports failure")]
-fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("longshore-bench: {error:#}");
-    ExitCode::FAILURE
+    longshore_integration::tools::run_program("longshore-bench", Box::pin(run(Args::parse())))
 }
 
 #[expect(clippy::print_stdout, reason = "the table is the program's output")]
