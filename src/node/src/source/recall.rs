@@ -27,7 +27,7 @@ use crate::model::{Alone, PodChange, PodSink, PodUid, SourceKind};
 /// So long the apiserver may take for its first word before pods run as they were last known.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Pods are written this long after they came: those of a burst together and after it, and those that end sooner not at all.
-const GATHER: Duration = Duration::from_secs(5);
+const GATHER: Duration = Duration::from_secs(20);
 /// While the node stands alone it is looked this often whether it still does.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// A file that failed is tried again after this.
@@ -87,11 +87,17 @@ impl PodSink for Recall {
             PodChange::Set(desired) if desired.source == SourceKind::Api => {
                 let mut state = self.state.lock();
                 state.wanted.insert(desired.uid.clone());
-                state.open.insert(desired.uid.clone(), Some(Arc::clone(&desired.pod)));
-                if state.kept.contains(&desired.uid) {
-                    self.urgent.notify_one();
+                // That a pod is told to end is in the journal; a write for it would only be in the way of its end.
+                let ends = desired.pod.metadata.deletion_timestamp.is_some();
+                if ends {
+                    state.open.remove(&desired.uid);
+                } else {
+                    state.open.insert(desired.uid.clone(), Some(Arc::clone(&desired.pod)));
+                    if state.kept.contains(&desired.uid) {
+                        self.urgent.notify_one();
+                    }
                 }
-                true
+                !ends
             }
             PodChange::Remove(uid) => {
                 let mut state = self.state.lock();
