@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(90);
 /// How long an agent is watched that has nothing to do but to wait.
 const REST: Duration = Duration::from_secs(5);
 /// Power cuts in the long tests; with three addresses in use and thirteen in all, lost ones would be missed.
-const CUTS: u64 = 6;
+const CUTS: u64 = 4;
 /// Fourteen addresses, one of them the bridge's.
 const FEW_ADDRESSES: &str = "10.88.7.0/28";
 /// The node's address after the last power cut.
