@@ -27,6 +27,7 @@ pub mod quantity;
 pub mod resize;
 pub mod resources;
 pub mod restart;
+mod scalars;
 pub mod schema;
 pub mod security;
 pub mod selector;
