@@ -1,5 +1,6 @@
 pub mod cgroup;
 pub mod facts;
+pub mod file;
 pub mod kmsg;
 pub mod mount;
 pub mod notify;

@@ -334,7 +334,7 @@ fn follow_network(node: &NodeHandle, table: &PodTable, tasks: &Tasks) {
     drop(spawn(tasks, "network", follow));
 }
 
-/// Pods of the API that may run again without a word from it: admitted, and neither ended nor told to.
+/// Pods of the API that may run again without a word from it: admitted and not ended. One that was told to end goes on ending.
 fn alive<'a>(known: impl IntoIterator<Item = (&'a PodUid, &'a PodFacts)>) -> BTreeSet<PodUid> {
     let is_alive = |facts: &PodFacts| {
         facts.source == Some(SourceKind::Api)

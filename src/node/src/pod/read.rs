@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Pod;
 use longshore_api::resources::{Actual, LinuxResources};
 use longshore_cri::{CriError, RuntimeService, labels, v1};
+use longshore_host::file::{Links, open_regular};
 
 use super::observed::{Instance, InstanceState, LinuxUser, Observed, Sandbox};
 use super::wanted;
@@ -178,15 +178,8 @@ pub(super) fn termination_message(pod: &Pod, instance: &Instance) -> Option<Stri
 
 /// The last bytes of a regular file. The container owns the file, so a link or a device in its place is not followed.
 fn tail(path: &Path, bytes: u64) -> std::io::Result<String> {
-    let mut file = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK | nix::libc::O_CLOEXEC)
-        .open(path)?;
-    let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Ok(String::new());
-    }
-    file.seek(SeekFrom::Start(meta.len().saturating_sub(bytes)))?;
+    let Some(mut file) = open_regular(path, Links::Refuse)? else { return Ok(String::new()) };
+    file.seek(SeekFrom::Start(file.metadata()?.len().saturating_sub(bytes)))?;
     let mut content = Vec::new();
     file.take(bytes).read_to_end(&mut content)?;
     Ok(String::from_utf8_lossy(&content).into_owned())

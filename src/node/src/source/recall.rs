@@ -6,16 +6,16 @@
 //! may be a pod that was deleted since.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use longshore_host::file::{Links, open_regular, read_within};
 use longshore_util::{Tasks, atomic};
-use nix::fcntl::OFlag;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
@@ -153,18 +153,10 @@ impl Recall {
             };
             failed.extend(open);
             let (work, directory) = (std::mem::take(&mut failed), self.options.directory.clone());
-            let of = |is_there: bool| {
-                let all = work.iter().filter(move |(_, pod)| pod.is_some() == is_there);
-                all.map(|(uid, _)| uid.clone()).collect::<BTreeSet<PodUid>>()
-            };
-            let (wanted, gone) = (of(true), of(false));
+            let tried: Vec<(PodUid, bool)> = work.iter().map(|(uid, pod)| (uid.clone(), pod.is_some())).collect();
             let written = spawn_blocking(move || write(&directory, work, others.as_ref())).await;
             let Ok((left, fault)) = written else { continue };
-            {
-                let mut state = self.state.lock();
-                state.kept.extend(wanted.difference(&left.keys().cloned().collect()).cloned());
-                state.kept.retain(|uid| !gone.contains(uid));
-            }
+            self.note(tried, &left);
             failed = left;
             match fault {
                 Some(fault) if fault != told => {
@@ -173,6 +165,18 @@ impl Recall {
                 }
                 Some(_) => {}
                 None => told.clear(),
+            }
+        }
+    }
+
+    /// Notes which files there are, after those that are not among `failed` were written or removed.
+    fn note(&self, tried: Vec<(PodUid, bool)>, failed: &Open) {
+        let mut state = self.state.lock();
+        for (uid, is_there) in tried {
+            if !is_there {
+                state.kept.remove(&uid);
+            } else if !failed.contains_key(&uid) {
+                state.kept.insert(uid);
             }
         }
     }
@@ -266,16 +270,8 @@ fn read(directory: &Path, alive: &BTreeSet<PodUid>) -> Vec<Pod> {
 }
 
 fn read_one(path: &Path, uid: &PodUid) -> Result<Pod, String> {
-    let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
-    let file = std::fs::File::options().read(true).custom_flags(flags).open(path).map_err(|error| error.to_string())?;
-    if !file.metadata().is_ok_and(|file| file.is_file()) {
-        return Err("it is no regular file".to_owned());
-    }
-    let mut content = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut content).map_err(|error| error.to_string())?;
-    if content.len() as u64 > LONGEST {
-        return Err(format!("it is longer than {LONGEST} bytes"));
-    }
+    let file = open_regular(path, Links::Refuse).map_err(|error| error.to_string())?.ok_or("it is no regular file")?;
+    let content = read_within(&file, LONGEST).map_err(|error| error.to_string())?;
     let pod: Pod = serde_json::from_slice(&content).map_err(|error| error.to_string())?;
     let found = pod.metadata.uid.as_deref().unwrap_or_default();
     if found != uid.as_str() || pod.spec.is_none() {

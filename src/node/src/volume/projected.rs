@@ -113,8 +113,8 @@ impl Reader<'_> {
     /// Of a volume that gives access to the apiserver and nothing else (a token for it, its authority, facts of the pod)
     /// what can be had without it; `None` of any other volume. Access is of no use while the apiserver is away.
     pub(super) fn without_access(&self, volume: &Volume) -> Option<Result<Payload, String>> {
-        let source = volume.projected.as_ref()?;
-        let parts = source.sources.as_deref().unwrap_or_default();
+        let projected = volume.projected.as_ref()?;
+        let parts = projected.sources.as_deref().unwrap_or_default();
         let is_token = |part: &VolumeProjection| {
             part.service_account_token
                 .as_ref()
@@ -127,15 +127,11 @@ impl Reader<'_> {
             return None;
         }
         let mut out = Payload::new();
-        for source in parts.iter().filter_map(|part| part.downward_api.as_ref()) {
-            let mode = volume.projected.as_ref().and_then(|source| source.default_mode);
-            if let Err(error) =
-                payload::downward_items(&self.pod.pod, source.items.as_deref(), mode, self.facts(), &mut out)
-            {
-                return Some(Err(error));
-            }
-        }
-        Some(Ok(out))
+        let facts = parts.iter().filter_map(|part| part.downward_api.as_ref()).try_for_each(|source| {
+            let items = source.items.as_deref();
+            payload::downward_items(&self.pod.pod, items, projected.default_mode, self.facts(), &mut out)
+        });
+        Some(facts.map(|()| out))
     }
 
     async fn part(&self, part: &VolumeProjection, mode: Option<i32>, out: &mut Payload) -> Result<(), String> {

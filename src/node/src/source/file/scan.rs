@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use longshore_host::file::{Links, open_regular, read_within};
 use longshore_util::yaml;
 use tokio::time::Instant;
 
@@ -201,17 +202,8 @@ fn read(path: &Path, stamp: Stamp, node: &str, known: &mut Known) -> bool {
 
 /// The text of a file, if it is still the one with that stamp afterwards.
 fn content(path: &Path, stamp: Stamp) -> io::Result<Option<String>> {
-    // Not blocking: a pipe may have taken the file's place.
-    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Ok(None);
-    }
-    let limit = yaml::MAX_BYTES;
-    let mut bytes = Vec::new();
-    (&file).take(limit as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > limit {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than the limit of {limit} bytes")));
-    }
+    let Some(file) = open_regular(path, Links::Follow)? else { return Ok(None) };
+    let bytes = read_within(&file, yaml::MAX_BYTES as u64)?;
     if stamp_of(&file)? != stamp {
         return Ok(None);
     }
