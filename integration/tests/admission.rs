@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longshore_integration::cluster::{Cluster, ClusterOptions};
 use longshore_integration::env::{Env, Version, newest};
-use longshore_integration::pods::condition;
+use longshore_integration::pods::is_ready;
 use serde_json::{Value, json};
 
 const IMAGE: &str = "localhost/busybox:1";
@@ -49,7 +49,7 @@ impl Node<'_, '_> {
     }
 
     fn until_ready(&self, name: &str) -> Value {
-        self.until(name, "ready", |pod| condition(pod, "Ready")["status"] == "True")
+        self.until(name, "ready", is_ready)
     }
 
     fn until_event(&self, name: &str, text: &str) {

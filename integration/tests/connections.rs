@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use longshore_integration::churn::{Place, leave_no_pods};
 use longshore_integration::cluster::{Cluster, ClusterOptions};
 use longshore_integration::env::{BUSYBOX_IMAGE, Env, eventually, newest, pause};
+use longshore_integration::pods::is_ready;
 use longshore_integration::tools::say;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -43,10 +44,6 @@ fn create(cluster: &Cluster<'_>, pods: &[Value]) -> Result<()> {
     cluster.kubectl(&["create", "-f", &file.display().to_string()]).map(drop)
 }
 
-fn runs(pod: &Value) -> bool {
-    longshore_integration::pods::condition(pod, "Ready")["status"] == "True"
-}
-
 /// Local ports of a process's connections to the apiserver.
 fn ports_to_the_apiserver(env: &Env, pid: u32) -> Result<BTreeSet<u16>> {
     env.within(|| {
@@ -68,7 +65,7 @@ fn lost_connections() -> Result<()> {
     let env = Env::start(newest())?;
     let mut cluster = Cluster::start(&env, ClusterOptions::default())?;
     create(&cluster, &[pod("before", json!({}))])?;
-    cluster.until_pod("before", "a pod runs", SOON, runs)?;
+    cluster.until_pod("before", "a pod runs", SOON, is_ready)?;
     let ports = ports_to_the_apiserver(&env, cluster.agent()?.pid())?;
     ensure!(ports.len() >= 2, "connections of the agent: {ports:?}");
     for port in &ports {
@@ -80,7 +77,7 @@ fn lost_connections() -> Result<()> {
     let lost = Instant::now();
     create(&cluster, &[pod("after", json!({}))])?;
     cluster.kubectl(&["delete", "pod", "before", "--wait=false"])?;
-    cluster.until_pod("after", "a pod that is made meanwhile runs", NEW_CONNECTION, runs)?;
+    cluster.until_pod("after", "a pod that is made meanwhile runs", NEW_CONNECTION, is_ready)?;
     let left = NEW_CONNECTION.saturating_sub(lost.elapsed());
     cluster.until_pod("before", "a pod that is deleted meanwhile goes", left, Value::is_null)?;
     let now = ports_to_the_apiserver(&env, cluster.agent()?.pid())?;
@@ -104,15 +101,8 @@ fn lost_connections() -> Result<()> {
 
 /// What a sleep must not change: container ids and restart counts.
 fn facts(cluster: &Cluster<'_>) -> Result<BTreeMap<String, (String, u64)>> {
-    let list: Value = serde_json::from_str(&cluster.kubectl(&["get", "pods", "-o", "json"])?)?;
-    let pods = list["items"].as_array().cloned().unwrap_or_default();
-    let row = |pod: &Value| {
-        let status = &pod["status"]["containerStatuses"][0];
-        let id = status["containerID"].as_str().unwrap_or_default().to_owned();
-        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        (name, (id, status["restartCount"].as_u64().unwrap_or(u64::MAX)))
-    };
-    Ok(pods.iter().map(row).collect())
+    let pods = cluster.first_containers()?.into_iter();
+    Ok(pods.map(|(name, (id, restarts, _))| (name, (id, restarts))).collect())
 }
 
 /// All processes of the environment: control plane, agent, runtime and what it started.
@@ -146,7 +136,7 @@ fn sleep_of_the_machine() -> Result<()> {
     }
     create(&cluster, &pods)?;
     for pod in &pods {
-        cluster.until_pod(pod["metadata"]["name"].as_str().unwrap_or_default(), "a pod runs", SOON, runs)?;
+        cluster.until_pod(pod["metadata"]["name"].as_str().unwrap_or_default(), "a pod runs", SOON, is_ready)?;
     }
     let before = facts(&cluster)?;
     let all = processes(&env)?;
@@ -162,7 +152,7 @@ fn sleep_of_the_machine() -> Result<()> {
     send(Signal::SIGCONT);
     let woke = Instant::now();
     create(&cluster, &[pod("after", json!({}))])?;
-    cluster.until_pod("after", "a pod that is made afterwards runs", SOON, runs)?;
+    cluster.until_pod("after", "a pod that is made afterwards runs", SOON, is_ready)?;
     cluster.wait_ready(SOON.saturating_sub(woke.elapsed()))?;
     say(&format!("works {:.1} s after the sleep", woke.elapsed().as_secs_f64()));
     pause(Duration::from_secs(10));
@@ -220,7 +210,7 @@ fn slow_network() -> Result<()> {
         create(&cluster, &pods)?;
         let mut addresses = BTreeSet::new();
         for number in 0..WAVE {
-            let pod = cluster.until_pod(&name(number), "a visitor runs", Duration::from_secs(120), runs)?;
+            let pod = cluster.until_pod(&name(number), "a visitor runs", Duration::from_secs(120), is_ready)?;
             let address = pod["status"]["podIP"].as_str().unwrap_or_default().to_owned();
             ensure!(addresses.insert(address.clone()), "{address} is given twice");
         }

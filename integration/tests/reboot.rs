@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use longshore_cri::{CriClient, RuntimeService as _, v1};
 use longshore_integration::cluster::{Cluster, ClusterOptions};
 use longshore_integration::env::{BUSYBOX_IMAGE, Env, Version, eventually, newest};
+use longshore_integration::pods::{ReadySandbox, is_ready, ready_sandboxes};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(90);
@@ -75,10 +76,6 @@ fn status(pod: &Value) -> &Value {
     all.into_iter().find(|status| status["name"] == "c").unwrap_or(&Value::Null)
 }
 
-fn is_ready(pod: &Value) -> bool {
-    longshore_integration::pods::condition(pod, "Ready")["status"] == "True"
-}
-
 /// Container ids of the live pods, once each runs and has been started `restarts` times again.
 fn until_live(cluster: &Cluster<'_>, restarts: u64) -> Result<BTreeMap<&'static str, String>> {
     let mut ids = BTreeMap::new();
@@ -113,21 +110,11 @@ fn sandboxes_and_addresses(cluster: &Cluster<'_>) -> Result<()> {
             let runtime = CriClient::connect(&endpoint, longshore_cri::ClientOptions::default())?;
             let mut addresses = BTreeMap::new();
             let mut ready: BTreeMap<String, usize> = BTreeMap::new();
-            for sandbox in runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?.items {
-                if sandbox.state() != v1::PodSandboxState::SandboxReady {
-                    continue;
-                }
-                let name = sandbox.metadata.map(|metadata| metadata.name).unwrap_or_default();
-                let request = v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.id, verbose: false };
-                let network = runtime.pod_sandbox_status(request).await?.status.and_then(|status| status.network);
-                let address = network.map(|network| network.ip).unwrap_or_default();
-                *ready.entry(name.clone()).or_default() += 1;
-                if !address.is_empty() {
-                    ensure!(
-                        addresses.insert(address.clone(), name.clone()).is_none(),
-                        "{address} is given twice, once to {name}"
-                    );
-                }
+            for ReadySandbox { pod, address, .. } in ready_sandboxes(&runtime).await? {
+                *ready.entry(pod.name.clone()).or_default() += 1;
+                let Some(address) = address else { continue };
+                let other = addresses.insert(address.clone(), pod.name.clone());
+                ensure!(other.is_none(), "{address} is given twice: {other:?}, {}", pod.name);
             }
             let mut given = BTreeSet::new();
             for entry in std::fs::read_dir("/var/lib/cni/networks/longshore-test")?.flatten() {

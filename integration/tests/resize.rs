@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longshore_integration::cluster::{Cluster, ClusterOptions};
 use longshore_integration::env::{Env, Version, newest};
-use longshore_integration::pods::condition;
+use longshore_integration::pods::{condition, is_ready};
 use serde_json::{Value, json};
 
 const IMAGE: &str = "localhost/busybox:1";
@@ -38,7 +38,7 @@ impl Node<'_, '_> {
 
     #[track_caller]
     fn until_ready(&self, name: &str) -> Value {
-        self.until(name, "ready", |pod| condition(pod, "Ready")["status"] == "True")
+        self.until(name, "ready", is_ready)
     }
 
     /// Asks for other sizes of the container.
@@ -57,7 +57,7 @@ impl Node<'_, '_> {
             pod["status"]["observedGeneration"] == pod["metadata"]["generation"]
                 && condition(pod, "PodResizePending").is_null()
                 && condition(pod, "PodResizeInProgress").is_null()
-                && condition(pod, "Ready")["status"] == "True"
+                && is_ready(pod)
         })
     }
 

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use longshore_integration::cluster::{Cluster, ClusterOptions};
 use longshore_integration::cost;
 use longshore_integration::env::{BUSYBOX_IMAGE, Env, Version, eventually, newest, pause};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(60);
 const PODS: usize = 6;
@@ -37,26 +37,14 @@ impl Node<'_> {
         self.cluster.kubectl(&["create", "--validate=false", "-f", &file.display().to_string()]).map(drop)
     }
 
-    /// Of each pod what must not change: the container's id and how often it was restarted; with it, whether it is Ready.
-    fn pods(&self) -> Result<BTreeMap<String, (String, u64, bool)>> {
-        let list: Value = serde_json::from_str(&self.cluster.kubectl(&["get", "pods", "-o", "json"])?)?;
-        let items = list["items"].as_array().cloned().unwrap_or_default();
-        let row = |pod: &Value| {
-            let status = &pod["status"]["containerStatuses"][0];
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let facts = (
-                text(&status["containerID"]),
-                status["restartCount"].as_u64().unwrap_or(u64::MAX),
-                status["ready"] == true,
-            );
-            (text(&pod["metadata"]["name"]), facts)
-        };
-        Ok(items.iter().map(row).collect())
-    }
-
     fn until_ready(&self, count: usize) -> Result<()> {
-        let all = || self.pods().is_ok_and(|pods| pods.len() == count && pods.values().all(|(_, _, ready)| *ready));
-        eventually(&format!("{count} pods are Ready"), SOON, all).with_context(|| format!("{:?}", self.pods()))
+        let all = || {
+            self.cluster
+                .first_containers()
+                .is_ok_and(|pods| pods.len() == count && pods.values().all(|(_, _, ready)| *ready))
+        };
+        eventually(&format!("{count} pods are Ready"), SOON, all)
+            .with_context(|| format!("{:?}", self.cluster.first_containers()))
     }
 
     /// The node's Ready condition: status, reason and message.
@@ -78,7 +66,7 @@ fn dies_and_comes_back(version: Version) -> Result<()> {
         node.create(&format!("p{number}"))?;
     }
     node.until_ready(PODS)?;
-    let before = node.pods()?;
+    let before = node.cluster.first_containers()?;
 
     env.kill_containerd()?;
     node.until_node("False KubeletNotReady")?;
@@ -89,10 +77,13 @@ fn dies_and_comes_back(version: Version) -> Result<()> {
     node.create("late")?;
     node.cluster.kubectl(&["delete", "pod", "p0", "--wait=false"])?;
     let named = |pods: &BTreeMap<String, (String, u64, bool)>| pods.keys().cloned().collect::<Vec<_>>();
-    ensure!(named(&node.pods()?).contains(&"p0".to_owned()), "a pod is let go of although its container runs");
+    ensure!(
+        named(&node.cluster.first_containers()?).contains(&"p0".to_owned()),
+        "a pod is let go of although its container runs"
+    );
     env.start_containerd()?;
     node.until_node("True")?;
-    let gone = || node.pods().is_ok_and(|pods| !pods.contains_key("p0"));
+    let gone = || node.cluster.first_containers().is_ok_and(|pods| !pods.contains_key("p0"));
     eventually("the deleted pod goes", SOON, gone)?;
     node.until_ready(PODS)?;
     for _ in 0..KILLS {
@@ -103,7 +94,7 @@ fn dies_and_comes_back(version: Version) -> Result<()> {
     node.until_node("True")?;
     node.until_ready(PODS)?;
 
-    let after = node.pods()?;
+    let after = node.cluster.first_containers()?;
     for (name, (id, restarts, _)) in before.iter().filter(|(name, _)| *name != "p0") {
         let now = after.get(name).with_context(|| format!("{name} is gone"))?;
         ensure!(now.0 == *id && now.1 == *restarts, "{name}: {id}, {restarts} became {now:?}");

@@ -21,6 +21,7 @@ pub use self::left::{leave_no_pods, leave_nothing};
 use self::steady::Steady;
 use crate::cluster::Cluster;
 use crate::env::{Env, pause};
+use crate::pods::ready_sandboxes;
 use crate::tools::say;
 
 /// Pods that run from the beginning to the end of the test.
@@ -224,22 +225,15 @@ async fn check_runtime(place: &Place, round: usize, steady: &Steady, faults: &Fa
             faults.add(format!("round {round}: {pod} ({key}) has {} containers: {ids:?}", ids.len()));
         }
     }
-    let sandboxes = runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?.items;
     let mut ready: BTreeMap<String, usize> = BTreeMap::new();
     let mut addresses: BTreeMap<String, String> = BTreeMap::new();
-    for sandbox in sandboxes.into_iter().filter(|sandbox| sandbox.state() == v1::PodSandboxState::SandboxReady) {
-        let request = v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.id.clone(), verbose: false };
-        // It may just be going.
-        let status = runtime.pod_sandbox_status(request).await.ok().and_then(|answer| answer.status);
-        let lives = status.as_ref().is_some_and(|status| status.state() == v1::PodSandboxState::SandboxReady);
-        let address = status.and_then(|status| status.network).map(|network| network.ip).unwrap_or_default();
-        if lives
-            && !address.is_empty()
+    for sandbox in ready_sandboxes(&runtime).await? {
+        if let Some(address) = sandbox.address
             && let Some(other) = addresses.insert(address.clone(), sandbox.id.clone())
         {
             faults.add(format!("round {round}: sandboxes {other} and {} both have {address}", sandbox.id));
         }
-        *ready.entry(sandbox.metadata.map(|metadata| metadata.uid).unwrap_or_default()).or_default() += 1;
+        *ready.entry(sandbox.pod.uid).or_default() += 1;
     }
     for (uid, count) in ready.into_iter().filter(|(_, count)| *count > 1) {
         faults.add(format!("round {round}: pod {uid} has {count} ready sandboxes"));
