@@ -5,22 +5,12 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::time::Duration;
 
-use nix::libc;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Heaps of the allocator for all threads together. Its default of eight per core spreads an agent's few objects over
-/// pages of many half-empty heaps.
-const ARENAS: libc::c_int = 1;
-
-/// Sets the allocator up for a small process. Call it before the first thread starts: heaps made before stay.
-#[expect(unsafe_code, reason = "the allocator's knob has no safe face")]
-pub fn tune_allocator() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt takes two integers, keeps no pointer, and is documented for calls at the start of a program.
-    let _set = unsafe { libc::mallopt(libc::M_ARENA_MAX, ARENAS) };
-}
+/// What the program's allocator does for its whole heap, in its own words.
+const PURGE: &std::ffi::CStr = c"arena.4096.purge";
 
 /// Gives memory back that the process can do without for now: free heap pages, and pages of program files that are
 /// mapped but were only touched once, such as those of the start. Returns how many bytes of program files were unmapped.
@@ -29,11 +19,13 @@ pub fn tune_allocator() {
 ///
 /// # Errors
 /// When the process's own maps cannot be read.
-#[expect(unsafe_code, reason = "malloc_trim and madvise have no safe face")]
+#[expect(unsafe_code, reason = "the allocator's controls and madvise have no safe face")]
 pub fn give_back() -> Result<u64, procfs::ProcError> {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: takes a number; the allocator locks its heaps itself.
-    let _trimmed = unsafe { libc::malloc_trim(0) };
+    // SAFETY: the name is a C string, and this control takes and returns nothing. 4096 stands for all arenas
+    // (`MALLCTL_ARENAS_ALL`); the allocator locks them itself. Refused, it changes nothing.
+    let _purged = unsafe {
+        tikv_jemalloc_sys::mallctl(PURGE.as_ptr(), std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut(), 0)
+    };
     let mut unmapped = 0;
     for map in Process::myself()?.smaps()? {
         if !is_only_the_file(&map) {
@@ -119,7 +111,6 @@ mod tests {
 
     #[test]
     fn giving_back_drops_pages_of_the_program_file_and_the_program_goes_on() {
-        tune_allocator();
         let text: Vec<String> = (0..1000).map(|number| format!("{number:>12}")).collect();
         let before = mapped();
         assert!(before > 0);

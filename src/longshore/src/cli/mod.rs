@@ -84,7 +84,6 @@ enum Command {
 
 /// Runs the program with its arguments, the first being the name it was started by.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
-    longshore_host::sys::tune_allocator();
     match dispatch(arguments) {
         Ok(code) => code,
         Err(error) => fail::report(&error),
