@@ -60,6 +60,36 @@ async fn after_a_reboot_each_pod_runs_again_in_one_new_sandbox_with_the_next_num
 }
 
 #[tokio::test(start_paused = true)]
+async fn however_often_the_machine_restarts_no_container_waits_for_it() {
+    let mut bench = Bench::new().await;
+    let pod = pod("u1");
+    bench.set(&pod);
+    bench.until_ready("u1").await;
+    for round in 1..8 {
+        bench = reboot(bench).await;
+        bench.set(&pod);
+        let begin = tokio::time::Instant::now();
+        let again =
+            |s: &PodStatus| s.container_statuses.as_ref().is_some_and(|c| c[0].ready && c[0].restart_count >= round);
+        bench.until("u1", "ready again", again).await;
+        assert!(begin.elapsed() < Duration::from_secs(5), "restart {round}: {:?}", begin.elapsed());
+    }
+    // What fails while the machine runs waits, also when the agent is another one.
+    for _ in 0..3 {
+        bench = bench.again().await;
+        bench.set(&pod);
+        bench.until_ready("u1").await;
+        let container =
+            bench.runtime.containers().into_iter().find(|c| c.state == v1::ContainerState::ContainerRunning as i32);
+        assert!(bench.runtime.exit(&container.unwrap().id, 1));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let begin = tokio::time::Instant::now();
+    bench.until_ready("u1").await;
+    assert!(begin.elapsed() > Duration::from_secs(15), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_reboot_the_main_container_waits_again_for_its_sidecar() {
     let bench = Bench::new().await;
     let up = Arc::new(AtomicBool::new(true));
