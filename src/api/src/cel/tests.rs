@@ -209,7 +209,9 @@ fn no_expression_runs_without_end() {
 fn names_and_fields_that_are_not_there_are_found_before() {
     let (_, schema) = sample();
     let node = Node::read(&schema);
-    let found = |text: &str| check(&Program::parse(text).unwrap(), &[("self", Some(&node))]);
+    let shape = Shape::of(&node, false);
+    let names = [Known { name: "self", shape: shape.as_ref(), optional: false }];
+    let found = |text: &str| Program::parse(text).unwrap().outlook(&names).err().unwrap_or_default();
     for text in [
         "self.n > 1",
         "self.objects.all(o, o.v > 0)",
@@ -225,7 +227,7 @@ fn names_and_fields_that_are_not_there_are_found_before() {
         ("self.objects.all(o, o.w > 0)", "undefined field 'w'"),
         ("other.n > 1", "undeclared reference to 'other' (in container '')"),
         ("nope(self.n)", "undeclared reference to 'nope' (in container '')"),
-        ("self.n.x == 1", "type 'integer' does not support field selection"),
+        ("self.n.x == 1", "type 'int' does not support field selection"),
     ] {
         assert_eq!(found(text), [format!("ERROR: <input>:1:1: {want}")], "{text}");
     }
