@@ -194,7 +194,7 @@ impl<'s> Walk<'s, '_> {
                 }
             }
             Expr::Call { on, name, args } => {
-                let place = place(on.as_deref());
+                let place = place(on.as_deref(), &self.known);
                 let target = on.as_deref().filter(|_| place.is_none());
                 let seen = target.map(|target| self.see(target));
                 let args: Vec<Estimate<'s>> = args.iter().map(|arg| self.see(arg)).collect();

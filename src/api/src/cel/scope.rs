@@ -31,10 +31,10 @@ impl<'s> Types<'s> {
     }
 }
 
-/// Returns the words before the dot of a function that is no method.
-pub(super) fn place(on: Option<&Expr>) -> Option<&'static str> {
+/// Returns the word before the dot of a function that is no method. What a macro calls so is a variable.
+pub(super) fn place<T>(on: Option<&Expr>, known: &[(String, T)]) -> Option<&'static str> {
     let Some(Expr::Ident(name)) = on else { return None };
-    PLACES.iter().copied().find(|place| place == name)
+    PLACES.iter().copied().find(|place| place == name && known.iter().all(|(own, _)| own != name))
 }
 
 /// Finds the types of an expression, and what is wrong with it.
@@ -65,6 +65,15 @@ impl<'s> Scope<'s> {
     /// Looks at an expression; returns the type of its value.
     fn see(&mut self, expr: &Expr) -> Kind<'s> {
         let kind = self.kind(expr);
+        self.types.kinds.insert(std::ptr::from_ref(expr), kind.clone());
+        kind
+    }
+
+    /// The same, where a list may hold anything.
+    fn see_mixed(&mut self, expr: &Expr) -> Kind<'s> {
+        let Expr::List(items) = expr else { return self.see(expr) };
+        items.iter().for_each(|item| drop(self.see(item)));
+        let kind = Kind::List(Rc::new(Kind::Dyn));
         self.types.kinds.insert(std::ptr::from_ref(expr), kind.clone());
         kind
     }
@@ -165,9 +174,15 @@ impl<'s> Scope<'s> {
                 if !KNOWN.contains(&name.as_str()) {
                     self.put(&format!("undeclared reference to '{name}' (in container '')"));
                 }
-                let place = place(on.as_deref());
+                let place = place(on.as_deref(), &self.known);
                 let on = if place.is_none() { on.as_deref() } else { None };
-                let takes: Vec<Kind<'s>> = on.into_iter().chain(args).map(|part| self.see(part)).collect();
+                let parts = on.into_iter().chain(args);
+                // What is formatted need not be of one type.
+                let takes: Vec<Kind<'s>> = if name == "format" {
+                    parts.map(|part| self.see_mixed(part)).collect()
+                } else {
+                    parts.map(|part| self.see(part)).collect()
+                };
                 match place {
                     Some(place) => self.call(expr, &format!("{place}.{name}"), &takes, false),
                     None => self.call(expr, name, &takes, on.is_some()),
@@ -197,7 +212,10 @@ impl<'s> Scope<'s> {
             all = Some(match all {
                 None => kind,
                 Some(all) if all.fits(&kind) => all.both(&kind),
-                Some(_) => Kind::Dyn,
+                Some(all) => {
+                    self.put(&format!("expected type '{all}' but found '{kind}'"));
+                    Kind::Dyn
+                }
             });
         }
         all.unwrap_or(Kind::Dyn)

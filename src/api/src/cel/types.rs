@@ -23,6 +23,8 @@ pub(super) enum Kind<'s> {
     Ip,
     Cidr,
     Url,
+    Version,
+    Format,
     List(Rc<Self>),
     Map(Rc<Self>, Rc<Self>),
     Optional(Rc<Self>),
@@ -57,10 +59,21 @@ impl<'s> Kind<'s> {
         }
     }
 
-    /// Whether a value may be of both types. Null and objects are taken for what upstream makes finer distinctions of.
+    /// Whether null is a value. It is none of what is plain in JSON, whatever a schema says: such fields are then absent.
+    fn has_null(&self) -> bool {
+        match self {
+            Self::Bool | Self::Int | Self::Uint | Self::Double | Self::Text | Self::Bytes | Self::Type => false,
+            Self::List(_) | Self::Map(..) => false,
+            Self::Dyn | Self::Null | Self::Time | Self::Span | Self::Optional(_) | Self::Object(_) => true,
+            Self::Quantity | Self::Ip | Self::Cidr | Self::Url | Self::Version | Self::Format => true,
+        }
+    }
+
+    /// Whether a value may be of both types. All objects are taken for the same, which upstream tells apart.
     pub(super) fn fits(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Dyn | Self::Null, _) | (_, Self::Dyn | Self::Null) => true,
+            (Self::Dyn, _) | (_, Self::Dyn) => true,
+            (Self::Null, other) | (other, Self::Null) => other.has_null(),
             (Self::List(a), Self::List(b)) | (Self::Optional(a), Self::Optional(b)) => a.fits(b),
             (Self::Map(key, value), Self::Map(other_key, other)) => key.fits(other_key) && value.fits(other),
             (Self::Object(_), Self::Object(_) | Self::Map(..)) | (Self::Map(..), Self::Object(_)) => true,
@@ -101,6 +114,8 @@ impl fmt::Display for Kind<'_> {
             Self::Ip => "net.IP",
             Self::Cidr => "net.CIDR",
             Self::Url => "kubernetes.URL",
+            Self::Version => "kubernetes.Semver",
+            Self::Format => "kubernetes.NamedFormat",
             Self::Object(_) => "object",
             Self::List(item) => return write!(out, "list({item})"),
             Self::Map(key, value) => return write!(out, "map({key}, {value})"),

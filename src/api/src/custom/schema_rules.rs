@@ -24,8 +24,8 @@ const STRUCTURE: [&str; 10] = [
     "x-kubernetes-map-type",
 ];
 
-/// Checks the schema of a version.
-pub(super) fn root(schema: &Value, path: &str, report: &mut Report) {
+/// Checks the schema of a version; whether it is kept from before.
+pub(super) fn root(schema: &Value, path: &str, kept: bool, report: &mut Report) {
     match schema["type"].as_str().unwrap_or_default() {
         "" => report.required(format!("{path}.type"), "must not be empty at the root"),
         "object" => {}
@@ -37,7 +37,8 @@ pub(super) fn root(schema: &Value, path: &str, report: &mut Report) {
     metadata(&schema["properties"]["metadata"], path, report);
     let before = report.0.len();
     Walk { report }.node(schema, path, true);
-    rule_checks::root(schema, path, report.0.len() == before, report);
+    let sound = report.0.len() == before;
+    rule_checks::root(schema, path, rule_checks::Trust { sound, kept }, report);
 }
 
 /// Of the metadata a schema may say how names look, no more.
@@ -305,7 +306,7 @@ mod tests {
 
     fn found(schema: Value) -> Vec<String> {
         let mut report = Report::default();
-        root(&schema, "schema", &mut report);
+        root(&schema, "schema", false, &mut report);
         report.0.iter().map(ToString::to_string).collect()
     }
 

@@ -4,7 +4,7 @@ use super::*;
 
 fn found(schema: &Value) -> Vec<String> {
     let mut report = Report::default();
-    root(schema, "schema", true, &mut report);
+    root(schema, "schema", Trust { sound: true, kept: false }, &mut report);
     report.0.iter().map(ToString::to_string).collect()
 }
 
@@ -88,4 +88,51 @@ fn messages_that_cost_too_much_are_refused() {
     let want = "schema.properties[spec].x-kubernetes-validations[0].messageExpression: Forbidden: estimated messageExpression \
                 cost exceeds budget by factor of more than 100x";
     assert!(refused[0].starts_with(want), "{refused:?}");
+}
+
+#[test]
+fn rules_and_messages_have_the_right_types() {
+    let at = "schema.properties[spec].x-kubernetes-validations[0]";
+    let schema = |rule: &str, message: &str| {
+        json!({"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": "string", "maxLength": 9}},
+            "x-kubernetes-validations": [{"rule": rule, "messageExpression": message}]})
+    };
+    assert_eq!(spec(&schema("self.n > 1", "self.s + ' is wrong'")), [""; 0]);
+    for (rule, message, want) in [
+        ("self.n", "'x'", format!("{at}.rule: Invalid value: \"self.n\": cel expression must evaluate to a bool")),
+        (
+            "self.n + 'x' == 'y'",
+            "",
+            format!(
+                "{at}.rule: Invalid value: \"self.n + 'x' == 'y'\": compilation failed: ERROR: <input>:1:1: found no matching \
+                 overload for '_+_' applied to '(int, string)'"
+            ),
+        ),
+        (
+            "self.n > 1",
+            "self.n",
+            format!("{at}.messageExpression: Invalid value: \"self.n\": messageExpression must evaluate to a string"),
+        ),
+        (
+            "self.n > 1",
+            "self.m",
+            format!(
+                "{at}.messageExpression: Invalid value: \"self.m\": messageExpression compilation failed: ERROR: <input>:1:1: \
+                 undefined field 'm'"
+            ),
+        ),
+    ] {
+        assert_eq!(spec(&schema(rule, message)), [want], "{rule}");
+    }
+}
+
+#[test]
+fn a_schema_that_stays_keeps_its_rules() {
+    let schema = with("self.contains('x'.replace('x', 'y'))", json!({"type": "string", "maxLength": 30_000_000}));
+    let report = |kept| {
+        let mut report = Report::default();
+        root(&schema, "schema", Trust { sound: true, kept }, &mut report);
+        report.0.len()
+    };
+    assert_eq!((report(false), report(true)), (1, 0));
 }
