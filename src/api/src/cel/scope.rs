@@ -5,10 +5,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::Known;
-use super::functions::{KNOWN, PLACES};
+use super::functions::{KNOWN, PLACES, named};
 use super::parser::{Bind, Each, Expr, Literal};
 use super::signatures::{self, Match};
 use super::types::Kind;
+
+/// Most findings told of one expression.
+const MOST: usize = 100;
 
 /// Types that are values, too.
 pub(super) const TYPES: [&str; 9] = ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type"];
@@ -57,7 +60,7 @@ struct Scope<'s> {
 impl<'s> Scope<'s> {
     fn put(&mut self, text: &str) {
         let text = format!("ERROR: <input>:1:1: {text}");
-        if !self.found.contains(&text) {
+        if self.found.len() < MOST && !self.found.contains(&text) {
             self.found.push(text);
         }
     }
@@ -171,10 +174,13 @@ impl<'s> Scope<'s> {
                 if *kind == Bind::OptMap { Kind::Optional(Rc::new(made)) } else { made }
             }
             Expr::Call { on, name, args } => {
+                let place = place(on.as_deref(), &self.known);
+                if place == Some("format") && args.is_empty() && named::is_known(name) {
+                    return Kind::Format;
+                }
                 if !KNOWN.contains(&name.as_str()) {
                     self.put(&format!("undeclared reference to '{name}' (in container '')"));
                 }
-                let place = place(on.as_deref(), &self.known);
                 let on = if place.is_none() { on.as_deref() } else { None };
                 let parts = on.into_iter().chain(args);
                 // What is formatted need not be of one type.

@@ -2,7 +2,7 @@
 //! of what is taken, the value in front of a method first, a colon, and the type of what is given.
 //!
 //! `b` bool, `i` int, `u` uint, `d` double, `s` string, `y` bytes, `t` timestamp, `p` duration, `q` quantity, `a` address,
-//! `c` range of addresses, `r` URL, `T` type, `*` anything, `A` and `B` any type but the same in one line, `L` list of,
+//! `c` range of addresses, `r` URL, `v` version, `F` named format, `T` type, `*` anything, `A` and `B` any type but the same in one line, `L` list of,
 //! `M` map from and to, `O` optional.
 
 use std::rc::Rc;
@@ -99,14 +99,22 @@ const FORMS: &[(&str, &[&str])] = &[
     ("quantity", &["s:q"]),
     ("isQuantity", &["s:b"]),
     ("sign", &["q:i"]),
-    ("isGreaterThan", &["qq:b"]),
-    ("isLessThan", &["qq:b"]),
-    ("compareTo", &["qq:i"]),
+    ("isGreaterThan", &["qq:b", "vv:b"]),
+    ("isLessThan", &["qq:b", "vv:b"]),
+    ("compareTo", &["qq:i", "vv:i"]),
     ("isInteger", &["q:b"]),
     ("asInteger", &["q:i"]),
     ("asApproximateFloat", &["q:d"]),
     ("add", &["qq:q", "qi:q"]),
     ("sub", &["qq:q", "qi:q"]),
+    ("format", &["sLA:s"]),
+    ("semver", &["s:v", "sb:v"]),
+    ("isSemver", &["s:b", "sb:b"]),
+    ("major", &["v:i"]),
+    ("minor", &["v:i"]),
+    ("patch", &["v:i"]),
+    ("format.named", &["s:OF"]),
+    ("validate", &["Fs:OLs"]),
     ("hasValue", &["OA:b"]),
     ("value", &["OA:A"]),
     ("orValue", &["OAA:A"]),
@@ -230,6 +238,8 @@ fn plain_kind<'s>(letter: u8) -> Kind<'s> {
         b'a' => Kind::Ip,
         b'c' => Kind::Cidr,
         b'r' => Kind::Url,
+        b'v' => Kind::Version,
+        b'F' => Kind::Format,
         b'T' => Kind::Type,
         _ => Kind::Dyn,
     }

@@ -371,3 +371,52 @@ fn types_do_not_grow_without_end() {
     }
     drop(outlook(&text, &json!({"type": "object"})));
 }
+
+#[test]
+fn values_are_written_into_texts_versions_compared_and_formats_known() {
+    let (value, schema) = sample();
+    for text in [
+        "'%s has %d of %s'.format([self.s, self.n, self.list]) == 'hello has 3 of [\"a\", \"b\"]'",
+        "'100%% %s %s'.format([true, null]) == '100% true null'",
+        "'%s %s %s'.format([1.5, self.span, self.time]) == '1.5 5400s 2026-01-02T03:04:05Z'",
+        "'%.2f %f'.format([3.14159, 1234567.5]) == '3.14 1,234,567.500000'",
+        "'%e'.format([1052.032911275]) == '1.052033\\u202f\\u00d7\\u202f10\\u2070\\u00b3'",
+        "'%b %o %x %X %x'.format([5, 30, 26, 255, 'hi']) == '101 36 1a FF 6869'",
+        "'%b %d'.format([true, -7]) == '1 -7'",
+        "'%s'.format([{'b': [1, 2], 'a': []}, 1]) == '{\"a\":[], \"b\":[1, 2]}'",
+        "'%s'.format([[1.5]]) == '[1.500000]'",
+        "'%s %s'.format([[duration('1m')], [type(1)]]) == '[duration(\"60s\")] [int]'",
+        "'é%sé'.format(['%']) == 'é%é'",
+        "semver('1.2.3').compareTo(semver('1.2.10')) == -1 && semver('1.0.0').isGreaterThan(semver('1.0.0-rc.1'))",
+        "semver('1.0.0-alpha.2').isLessThan(semver('1.0.0-alpha.10')) && semver('1.0.0-1').isLessThan(semver('1.0.0-a'))",
+        "semver('1.2.3').major() == 1 && semver('1.2.3').minor() == 2 && semver('1.2.3+x').patch() == 3",
+        "semver('v1.02', true) == semver('1.2.0') && isSemver('v1.0', true) && !isSemver('v1.0.0') && !isSemver('01.0.0')",
+        "!isSemver('1.0') && !isSemver('') && !isSemver('1.0.0-') && !isSemver('1.0.0+') && isSemver('1.0.0-a.b+c.1')",
+        "!format.dns1123Label().validate('my-name').hasValue() && format.dns1123Label().validate('My').value().size() > 0",
+        "format.named('uuid').value().validate('x').value() == ['does not match the UUID format']",
+        "!format.named('nope').hasValue() && !format.dns1035LabelPrefix().validate('a-').hasValue()",
+        "!format.date().validate('2026-01-02').hasValue() && format.byte().validate('*').hasValue()",
+    ] {
+        assert_eq!(run(text, &value, &schema), Ok(true), "{text}");
+        assert!(outlook(text, &schema).is_ok_and(|found| found.decides), "{text}: {:?}", outlook(text, &schema));
+    }
+    for (text, want) in [
+        (
+            "'%d'.format(['x']) == ''",
+            "error during formatting: decimal clause can only be used on integers, was given string",
+        ),
+        ("'%s'.format([]) == ''", "index 0 out of range"),
+        ("'%z'.format([1]) == ''", "could not parse formatting clause: unrecognized formatting clause \"z\""),
+        ("'%'.format([1]) == ''", "unexpected end of string"),
+        ("'%.9999999f'.format([1.0]) == ''", "could not parse formatting clause"),
+        ("'%.'.format([1.0]) == ''", "could not parse formatting clause"),
+        ("semver('1.x.0').major() == 1", "Invalid character(s) found in minor number \"x\""),
+    ] {
+        let Err(CelError::Failed(found)) = run(text, &value, &schema) else { panic!("{text}") };
+        assert!(found.starts_with(want), "{text}: {found}");
+    }
+    let refused = outlook("format.nope().validate('x').hasValue()", &schema).unwrap_err();
+    assert_eq!(refused, ["ERROR: <input>:1:1: undeclared reference to 'nope' (in container '')"]);
+    let cheap = outlook("'%s is smaller than %d'.format([self.s, self.n])", &schema).unwrap();
+    assert!(cheap.says && cheap.cost < 100, "{cheap:?}");
+}

@@ -5,6 +5,9 @@ use super::{Estimate, LIST, Place, Walk, sum};
 use crate::cel::parser::{Expr, Literal};
 use crate::cel::types::Kind;
 
+/// How long the regular expression of a named format is taken for.
+const NAMED: u64 = 128;
+
 impl<'s> Walk<'s, '_> {
     /// An operator between two values, with what these cost.
     pub(super) fn binary(&self, expr: &Expr, sign: &str, left: &Estimate<'s>, right: &Estimate<'s>) -> Estimate<'s> {
@@ -132,6 +135,7 @@ impl<'s> Walk<'s, '_> {
                 let made = Range { least: 0, most: size.most };
                 Self::made(cost, (name != "matches").then_some(made))
             }
+            ("validate", [value]) => Self::made(text(value).saturating_mul(Range::fixed(NAMED).cost(PATTERN)), None),
             ("contains", [part]) => Self::made(text(on).saturating_mul(text(part)), None),
             ("startsWith" | "endsWith", [part]) => Self::made(text(part), None),
             ("format", [values]) => Self::made(text(on), Some(size.plus(values.size()))),
