@@ -73,6 +73,8 @@ pub struct Outlook {
     pub decides: bool,
     /// Whether it can be a text, or a list of texts.
     pub says: bool,
+    /// Whether it looks at what was there before.
+    pub compares: bool,
 }
 
 impl Program {
@@ -87,7 +89,12 @@ impl Program {
             Kind::List(item) => item.fits(&Kind::Text),
             kind => kind.fits(&Kind::Text),
         };
-        Ok(Outlook { cost: cost::most(&self.0, names, &types), decides: kind.fits(&Kind::Bool), says })
+        Ok(Outlook {
+            cost: cost::most(&self.0, names, &types),
+            decides: kind.fits(&Kind::Bool),
+            says,
+            compares: self.uses("oldSelf"),
+        })
     }
 
     /// Reads an expression.

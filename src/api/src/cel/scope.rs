@@ -9,6 +9,7 @@ use super::functions::{KNOWN, PLACES, named};
 use super::parser::{Bind, Each, Expr, Literal};
 use super::signatures::{self, Match};
 use super::types::Kind;
+use crate::custom::{format, pattern};
 
 /// Most findings told of one expression.
 const MOST: usize = 100;
@@ -182,6 +183,7 @@ impl<'s> Scope<'s> {
                     self.put(&format!("undeclared reference to '{name}' (in container '')"));
                 }
                 let on = if place.is_none() { on.as_deref() } else { None };
+                self.literals(name, args);
                 let parts = on.into_iter().chain(args);
                 // What is formatted need not be of one type.
                 let takes: Vec<Kind<'s>> = if name == "format" {
@@ -194,6 +196,20 @@ impl<'s> Scope<'s> {
                     None => self.call(expr, name, &takes, on.is_some()),
                 }
             }
+        }
+    }
+
+    /// What is written out in an expression can be read before it runs.
+    fn literals(&mut self, name: &str, args: &[Expr]) {
+        let Some(Expr::Literal(Literal::Text(text))) = args.last() else { return };
+        let sound = match (name, args.len()) {
+            ("duration", 1) => format::span(text).is_some(),
+            ("timestamp", 1) => text.parse::<jiff::Timestamp>().is_ok(),
+            ("matches", _) => pattern::compile(text).is_ok(),
+            _ => true,
+        };
+        if !sound {
+            self.put(&format!("invalid {name} argument"));
         }
     }
 

@@ -345,6 +345,9 @@ fn what_has_wrong_types_is_refused_in_upstreams_words() {
             "found no matching overload for '_==_' applied to '(list(int), list(string))'",
         ),
         ("quantity(1).isInteger()", "found no matching overload for 'quantity' applied to '(int)'"),
+        ("self.time > timestamp('soon')", "invalid timestamp argument"),
+        ("self.span > duration('long')", "invalid duration argument"),
+        ("self.s.matches('(')", "invalid matches argument"),
         ("self.metadata.labels == {}", "undefined field 'labels'"),
         ("self.list.name == 'x'", "type 'list(string)' does not support field selection"),
     ] {

@@ -14,6 +14,9 @@ const MAX_RULES: usize = 1000;
 const EXPRESSION_LIMIT: u64 = 10_000_000;
 const SCHEMA_LIMIT: u64 = 100_000_000;
 
+/// What begins a new line.
+const LINES: [char; 2] = ['\n', '\r'];
+
 /// How many expressions are named when all together cost too much.
 const NAMED: usize = 4;
 
@@ -46,7 +49,7 @@ struct Place<'p> {
     whole: bool,
     /// How many such values there can be, if the schema bounds them.
     times: Option<u64>,
-    /// The list above whose items cannot be told apart.
+    /// The list above whose items cannot be told apart, or the object whose fields are one value.
     uncorrelated: Option<&'p str>,
 }
 
@@ -70,8 +73,10 @@ impl Walk<'_> {
         let inner = Place { whole: false, ..place };
         let times =
             |bound: &str| place.times.zip(schema[bound].as_u64()).map(|(times, most)| times.saturating_mul(most));
+        let atomic = schema["x-kubernetes-map-type"] == "atomic";
+        let field = Place { uncorrelated: place.uncorrelated.or(Some(path).filter(|_| atomic)), ..inner };
         for (name, below) in schema["properties"].as_object().into_iter().flatten() {
-            self.node(below, &format!("{path}.properties[{name}]"), inner);
+            self.node(below, &format!("{path}.properties[{name}]"), field);
         }
         let more = &schema["additionalProperties"];
         self.node(more, &format!("{path}.additionalProperties"), Place { times: times("maxProperties"), ..inner });
@@ -108,27 +113,36 @@ impl Walk<'_> {
     /// What is written beside the expressions.
     fn beside(&mut self, rule: &Value, schema: &Value, path: &str) {
         let text = |key: &str| rule[key].as_str().unwrap_or_default();
+        let message = format!("{path}.message");
+        let said = text("message").trim();
         if text("rule").trim().is_empty() {
             self.report.required(format!("{path}.rule"), "rule is not specified");
+        } else if said.is_empty() && !text("message").is_empty() {
+            self.report.invalid(message, &rule["message"], "message must be non-empty if specified");
+        } else if said.contains(LINES) {
+            self.report.invalid(message, &rule["message"], "message must not contain line breaks");
+        } else if said.is_empty() && text("rule").trim().contains(LINES) {
+            self.report.required(message, "message must be specified if rule contains line breaks");
         }
-        if text("message").contains('\n') {
-            self.report.invalid(format!("{path}.message"), &rule["message"], "message must not contain line breaks");
+        if !text("messageExpression").is_empty() && text("messageExpression").trim().is_empty() {
+            let detail = "messageExpression must be non-empty if specified";
+            self.report.required(format!("{path}.messageExpression"), detail);
         }
         let reasons = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
         if !text("reason").is_empty() && !reasons.contains(&text("reason")) {
             self.report.unsupported(format!("{path}.reason"), &rule["reason"], &reasons);
         }
         let field = text("fieldPath");
-        if !field.is_empty() {
-            let names = super::definition::fields(field);
-            let node = Node::read(schema);
-            let found = names.iter().try_fold(&node, |node, name| node.below(name));
-            if !field.starts_with('.') || found.is_none() {
-                self.report.invalid(
-                    format!("{path}.fieldPath"),
-                    &rule["fieldPath"],
-                    "fieldPath must be a valid path of a field below the rule",
-                );
+        let node = if field.is_empty() { return } else { Node::read(schema) };
+        let names = super::definition::fields(field);
+        let found = names.iter().try_fold(&node, |node, name| node.below(name));
+        for (wrong, detail) in [
+            (field.trim().is_empty(), "fieldPath must be non-empty if specified"),
+            (field.contains(LINES), "fieldPath must not contain line breaks"),
+            (!field.starts_with('.') || found.is_none(), "fieldPath must be a valid path"),
+        ] {
+            if wrong {
+                self.report.invalid(format!("{path}.fieldPath"), &rule["fieldPath"], detail);
             }
         }
     }
@@ -136,17 +150,18 @@ impl Walk<'_> {
     fn rule(&mut self, rule: &Value, shape: Option<&Shape>, path: &str, place: Place<'_>) {
         let optional = rule["optionalOldSelf"] == true;
         let names = [Known { name: "self", shape, optional: false }, Known { name: "oldSelf", shape, optional }];
-        let Some(outlook) = self.expression(rule, "rule", &names, path, place) else { return };
+        let Some(outlook) = self.expression(rule, "rule", &names, path) else { return };
         if !outlook.decides {
             self.report.invalid(format!("{path}.rule"), &rule["rule"], "cel expression must evaluate to a bool");
             return;
         }
         let times = place.times.unwrap_or_else(|| shape.map_or(1, Shape::times));
         self.costs(outlook.cost.saturating_mul(times), "estimated rule cost", format!("{path}.rule"));
+        self.about_change(rule, &outlook, path, place);
         if rule["messageExpression"].as_str().is_none_or(str::is_empty) {
             return;
         }
-        let Some(outlook) = self.expression(rule, "messageExpression", &names, path, place) else { return };
+        let Some(outlook) = self.expression(rule, "messageExpression", &names, path) else { return };
         let path = format!("{path}.messageExpression");
         if outlook.says {
             // Made once, for the first value that fails.
@@ -156,23 +171,22 @@ impl Walk<'_> {
         }
     }
 
-    fn expression(
-        &mut self,
-        rule: &Value,
-        key: &str,
-        names: &[Known<'_>],
-        path: &str,
-        place: Place<'_>,
-    ) -> Option<Outlook> {
+    /// A rule about a change needs something to compare with.
+    fn about_change(&mut self, rule: &Value, outlook: &Outlook, path: &str, place: Place<'_>) {
+        if let (true, Some(above)) = (outlook.compares, place.uncorrelated) {
+            let above = above.split_once(".openAPIV3Schema").map_or("", |(_, rest)| rest).trim_start_matches('.');
+            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {above}");
+            self.report.invalid(format!("{path}.rule"), &rule["rule"], &detail);
+        }
+        if !outlook.compares && rule["optionalOldSelf"].is_boolean() {
+            let detail = "may not be set if oldSelf is not used in rule";
+            self.report.invalid(format!("{path}.optionalOldSelf"), &rule["optionalOldSelf"], detail);
+        }
+    }
+
+    fn expression(&mut self, rule: &Value, key: &str, names: &[Known<'_>], path: &str) -> Option<Outlook> {
         let path = format!("{path}.{key}");
         let found = Program::parse(rule[key].as_str().unwrap_or_default()).map_err(|error| vec![error]);
-        if let (Ok(program), Some(list)) = (&found, place.uncorrelated)
-            && program.uses("oldSelf")
-        {
-            let list = list.split_once(".openAPIV3Schema").map_or("", |(_, rest)| rest).trim_start_matches('.');
-            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
-            self.report.invalid(path.clone(), &rule[key], &detail);
-        }
         match found.and_then(|program| program.outlook(names)) {
             Ok(outlook) => Some(outlook),
             Err(errors) => {

@@ -136,3 +136,52 @@ fn a_schema_that_stays_keeps_its_rules() {
     };
     assert_eq!((report(false), report(true)), (1, 0));
 }
+
+#[test]
+fn what_stands_beside_an_expression_has_upstreams_words() {
+    let at = "schema.properties[spec].x-kubernetes-validations[0]";
+    let schema = |rule: &Value| json!({"type": "object", "properties": {"n": {"type": "integer"}}, "x-kubernetes-validations": [rule]});
+    for rule in [
+        json!({"rule": "self.n >\n1", "message": "larger"}),
+        json!({"rule": "self.n > oldSelf.n"}),
+        json!({"rule": "self.n > oldSelf.orValue(self).n", "optionalOldSelf": true}),
+        json!({"rule": "self.n > 1", "fieldPath": ".n", "reason": "FieldValueRequired"}),
+    ] {
+        assert_eq!(spec(&schema(&rule)), [""; 0], "{rule}");
+    }
+    for (rule, want) in [
+        (json!({"rule": " "}), "rule: Required value: rule is not specified"),
+        (
+            json!({"rule": "true", "message": " "}),
+            "message: Invalid value: \" \": message must be non-empty if specified",
+        ),
+        (
+            json!({"rule": "true", "message": "a\nb"}),
+            "message: Invalid value: \"a\\nb\": message must not contain line breaks",
+        ),
+        (
+            json!({"rule": "true ||\nfalse"}),
+            "message: Required value: message must be specified if rule contains line breaks",
+        ),
+        (
+            json!({"rule": "true", "messageExpression": " "}),
+            "messageExpression: Required value: messageExpression must be non-empty if specified",
+        ),
+        (
+            json!({"rule": "true", "fieldPath": ".m"}),
+            "fieldPath: Invalid value: \".m\": fieldPath must be a valid path",
+        ),
+        (
+            json!({"rule": "true", "optionalOldSelf": false}),
+            "optionalOldSelf: Invalid value: false: may not be set if oldSelf is not used in rule",
+        ),
+    ] {
+        assert_eq!(spec(&schema(&rule)), [format!("{at}.{want}")], "{rule}");
+    }
+    for above in [
+        json!({"type": "array", "items": with("self >= oldSelf", json!({"type": "integer"}))}),
+        json!({"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"n": with("self >= oldSelf", json!({"type": "integer"}))}}),
+    ] {
+        assert!(spec(&above)[0].contains("oldSelf cannot be used on the uncorrelatable portion"), "{above}");
+    }
+}
