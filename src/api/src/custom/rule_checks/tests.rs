@@ -185,3 +185,57 @@ fn what_stands_beside_an_expression_has_upstreams_words() {
         assert!(spec(&above)[0].contains("oldSelf cannot be used on the uncorrelatable portion"), "{above}");
     }
 }
+
+/// Rules of the kind that widely used definitions have, with their bounds; upstream takes them.
+#[test]
+fn rules_as_they_are_in_use_are_taken() {
+    let name = json!({"type": "string", "minLength": 1, "maxLength": 253});
+    let doors = json!({"type": "array", "maxItems": 64, "items": {"type": "object", "required": ["name", "port"], "properties": {
+        "name": name, "host": name, "port": {"type": "integer"}, "kind": {"type": "string", "maxLength": 255},
+        "tls": {"type": "object", "properties": {"mode": {"type": "string", "enum": ["End", "Pass"]}}}}}});
+    let labels =
+        json!({"type": "object", "maxProperties": 100, "additionalProperties": {"type": "string", "maxLength": 63}});
+    let wants = json!({"type": "array", "maxItems": 100, "items": {"type": "object", "properties": {
+        "key": {"type": "string", "maxLength": 316}, "sign": {"type": "string", "enum": ["In", "Exists"]},
+        "values": {"type": "array", "items": {"type": "string"}}}}});
+    let steps = json!({"type": "array", "maxItems": 16, "items": {"type": "object", "properties": {
+        "kind": {"type": "string", "enum": ["Set", "Turn"]}, "matches": {"type": "array", "maxItems": 64, "items": {"type": "string", "maxLength": 64}}}}});
+    let owner = json!({"type": "object", "properties": {"group": {"type": "string"}, "kind": {"type": "string"}, "port": {"type": "integer"},
+        "size": {"x-kubernetes-int-or-string": true}, "limit": {"x-kubernetes-int-or-string": true}, "until": {"type": "string", "format": "date-time"},
+        "wait": {"type": "string", "format": "duration"}, "open": {"type": "array", "items": {"type": "string"}}}});
+    for (rule, schema) in [
+        ("self.all(d, d.kind in ['HTTP', 'TCP'] ? !has(d.tls) : true)", &doors),
+        ("self.all(d, d.kind == 'HTTPS' && has(d.tls) ? (d.tls.mode == '' || d.tls.mode == 'End') : true)", &doors),
+        ("self.all(a, self.exists_one(b, a.name == b.name))", &doors),
+        (
+            "self.all(a, self.exists_one(b, a.port == b.port && a.kind == b.kind && (has(a.host) && has(b.host) ? a.host == b.host : !has(a.host) && !has(b.host))))",
+            &doors,
+        ),
+        ("self.all(k, k in ['a.io/x', 'a.io/y'] || !k.find('^([^/]+)').endsWith('a.io'))", &labels),
+        ("self.all(w, w.sign == 'In' ? w.values.size() != 0 : true)", &wants),
+        ("self.all(w, !w.key.find('^([^/]+)').endsWith('a.io') || w.key.startsWith('b.io/'))", &wants),
+        ("self.filter(s, s.kind == 'Set').size() <= 1", &steps),
+        ("self.map(s, s.matches.size()).sum() <= 128", &steps),
+        ("self.size() == 0 || self[0].matches.size() + (self.size() > 1 ? self[1].matches.size() : 0) <= 128", &steps),
+        ("self.all(s, s.matches.all(m, m.matches('^[a-z]+$')))", &steps),
+        ("size(self.group) == 0 && self.kind == 'Service' ? has(self.port) : true", &owner),
+        ("self == oldSelf", &owner),
+        ("!has(oldSelf.port) || has(self.port)", &owner),
+        ("type(self.size) == int ? self.size > 0 : self.size.matches('^[0-9]+%$')", &owner),
+        ("quantity(self.size).compareTo(quantity(self.limit)) <= 0", &owner),
+        ("!has(self.until) || self.until > timestamp('2024-01-01T00:00:00Z')", &owner),
+        ("self.wait >= duration('1s') && self.wait.getSeconds() < 3600", &owner),
+        ("self.?open.orValue([]).all(o, o.startsWith('a'))", &owner),
+        ("self.open.all(o, o != 'a') && !('c' in self.open)", &owner),
+        ("self.kind.startsWith('x') && self.kind.size() < 10 && self.group.contains('.')", &owner),
+        ("isIP(self.group) || isCIDR(self.group) && cidr(self.group).prefixLength() >= 24", &owner),
+        ("!format.dns1123Label().validate('x').hasValue() || url(self.group).getScheme() == 'https'", &owner),
+    ] {
+        assert_eq!(spec(&with(rule, schema.clone())), [""; 0], "{rule}");
+    }
+    let whole = with(
+        "self.metadata.name.size() <= 63 && self.spec.n > 0",
+        json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer"}}}}}),
+    );
+    assert_eq!(found(&whole), [""; 0]);
+}
