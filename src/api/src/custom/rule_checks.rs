@@ -74,7 +74,10 @@ impl Walk<'_> {
         let times =
             |bound: &str| place.times.zip(schema[bound].as_u64()).map(|(times, most)| times.saturating_mul(most));
         let atomic = schema["x-kubernetes-map-type"] == "atomic";
-        let field = Place { uncorrelated: place.uncorrelated.or(Some(path).filter(|_| atomic)), ..inner };
+        let field = Place {
+            uncorrelated: if atomic { place.uncorrelated.or(Some(path)) } else { place.uncorrelated },
+            ..inner
+        };
         for (name, below) in schema["properties"].as_object().into_iter().flatten() {
             self.node(below, &format!("{path}.properties[{name}]"), field);
         }
