@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::define::Report;
-use super::structural::Node;
+use super::structural::{Additional, Node};
 use crate::cel::{Known, Outlook, Program, Shape};
 
 /// Most rules in one schema.
@@ -34,12 +34,13 @@ pub(super) fn root(schema: &Value, path: &str, trust: Trust, report: &mut Report
     let mut walk = Walk { report, kept: trust.kept, sound: false, rules: 0, total: 0, costly: Vec::new() };
     let place = Place { whole: true, times: Some(1), uncorrelated: None };
     let before = walk.report.0.len();
-    walk.node(schema, path, place);
+    let node = Node::read(schema);
+    walk.node(schema, Some(&node), path, place);
     if !trust.sound || walk.report.0.len() > before {
         return;
     }
     walk.sound = true;
-    walk.node(schema, path, place);
+    walk.node(schema, Some(&node), path, place);
     walk.told(path);
 }
 
@@ -66,10 +67,9 @@ struct Walk<'r> {
 }
 
 impl Walk<'_> {
-    fn node(&mut self, schema: &Value, path: &str, place: Place<'_>) {
-        if !schema.is_object() {
-            return;
-        }
+    /// Looks at a schema, and at the same one read.
+    fn node(&mut self, schema: &Value, node: Option<&Node>, path: &str, place: Place<'_>) {
+        let Some(node) = node.filter(|_| schema.is_object()) else { return };
         let inner = Place { whole: false, ..place };
         let times =
             |bound: &str| place.times.zip(schema[bound].as_u64()).map(|(times, most)| times.saturating_mul(most));
@@ -79,18 +79,21 @@ impl Walk<'_> {
             ..inner
         };
         for (name, below) in schema["properties"].as_object().into_iter().flatten() {
-            self.node(below, &format!("{path}.properties[{name}]"), field);
+            self.node(below, node.properties.get(name), &format!("{path}.properties[{name}]"), field);
         }
-        let more = &schema["additionalProperties"];
-        self.node(more, &format!("{path}.additionalProperties"), Place { times: times("maxProperties"), ..inner });
+        if let Additional::Schema(below) = &node.additional {
+            let more = Place { times: times("maxProperties"), ..inner };
+            let path = format!("{path}.additionalProperties");
+            self.node(&schema["additionalProperties"], Some(below), &path, more);
+        }
         let map = schema["x-kubernetes-list-type"] == "map";
         let uncorrelated = if map { place.uncorrelated } else { place.uncorrelated.or(Some(path)) };
         let items = Place { times: times("maxItems"), uncorrelated, ..inner };
-        self.node(&schema["items"], &format!("{path}.items"), items);
-        self.rules_of(schema, path, place);
+        self.node(&schema["items"], node.items.as_deref(), &format!("{path}.items"), items);
+        self.rules_of(schema, node, path, place);
     }
 
-    fn rules_of(&mut self, schema: &Value, path: &str, place: Place<'_>) {
+    fn rules_of(&mut self, schema: &Value, node: &Node, path: &str, place: Place<'_>) {
         let Some(rules) = schema["x-kubernetes-validations"].as_array().filter(|rules| !rules.is_empty()) else {
             return;
         };
@@ -102,19 +105,18 @@ impl Walk<'_> {
                 return;
             }
             for (index, rule) in rules.iter().enumerate() {
-                self.beside(rule, schema, &format!("{path}[{index}]"));
+                self.beside(rule, node, &format!("{path}[{index}]"));
             }
             return;
         }
-        let node = Node::read(schema);
-        let shape = Shape::of(&node, place.whole || node.embedded);
+        let shape = Shape::of(node, place.whole || node.embedded);
         for (index, rule) in rules.iter().enumerate() {
             self.rule(rule, shape.as_ref(), &format!("{path}[{index}]"), place);
         }
     }
 
     /// What is written beside the expressions.
-    fn beside(&mut self, rule: &Value, schema: &Value, path: &str) {
+    fn beside(&mut self, rule: &Value, node: &Node, path: &str) {
         let text = |key: &str| rule[key].as_str().unwrap_or_default();
         let message = format!("{path}.message");
         let said = text("message").trim();
@@ -136,9 +138,11 @@ impl Walk<'_> {
             self.report.unsupported(format!("{path}.reason"), &rule["reason"], &reasons);
         }
         let field = text("fieldPath");
-        let node = if field.is_empty() { return } else { Node::read(schema) };
+        if field.is_empty() {
+            return;
+        }
         let names = super::definition::fields(field);
-        let found = names.iter().try_fold(&node, |node, name| node.below(name));
+        let found = names.iter().try_fold(node, |node, name| node.below(name));
         for (wrong, detail) in [
             (field.trim().is_empty(), "fieldPath must be non-empty if specified"),
             (field.contains(LINES), "fieldPath must not contain line breaks"),
