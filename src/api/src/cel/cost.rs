@@ -199,7 +199,7 @@ impl<'s> Walk<'s, '_> {
                 let seen = target.map(|target| self.see(target));
                 let args: Vec<Estimate<'s>> = args.iter().map(|arg| self.see(arg)).collect();
                 let own = match place {
-                    Some(place) => self.placed(place, name, &args),
+                    Some(place) => self.placed(expr, place, name, &args),
                     None => self.called(expr, name, target.zip(seen.as_ref()), &args),
                 };
                 let below = seen.iter().chain(&args).map(|part| part.cost);

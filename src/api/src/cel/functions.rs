@@ -19,10 +19,10 @@ use crate::custom::format;
 use crate::quantity::Quantity;
 
 /// Words before the dot in names of functions.
-pub(super) const PLACES: [&str; 5] = ["optional", "sets", "math", "cel", "format"];
+pub(super) const PLACES: [&str; 8] = ["optional", "sets", "math", "cel", "format", "strings", "lists", "ip"];
 
 /// Functions and methods that there are, for checks before anything runs.
-pub(super) const KNOWN: [&str; 106] = [
+pub(super) const KNOWN: [&str; 107] = [
     "size",
     "type",
     "dyn",
@@ -129,6 +129,7 @@ pub(super) const KNOWN: [&str; 106] = [
     "patch",
     "named",
     "validate",
+    "range",
 ];
 
 /// Writes a value as messages show it.
@@ -191,6 +192,13 @@ pub(super) fn placed<'v>(run: &mut Run<'v, '_>, place: &str, name: &str, args: &
     run.pay(&args.iter().collect::<Vec<_>>())?;
     match (place, name, args) {
         ("format", ..) => named::placed(name, args),
+        ("strings", "quote", [Val::Text(text)]) => Ok(Val::text(format!("{text:?}"))),
+        ("ip", "isCanonical", [Val::Text(text)]) => network::is_canonical(text),
+        ("lists", "range", [Val::Int(count)]) => {
+            let Ok(steps) = u64::try_from(*count) else { return failed("lists.range: size must be non-negative") };
+            run.pay_steps(steps)?;
+            Ok(Val::list((0..*count).map(Val::Int).collect()))
+        }
         ("optional", "of", [value]) => Ok(Val::Optional(Some(Box::new(value.clone())))),
         ("optional", "none", []) => Ok(Val::Optional(None)),
         ("optional", "ofNonZeroValue", [value]) => {

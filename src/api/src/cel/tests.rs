@@ -199,6 +199,7 @@ fn no_expression_runs_without_end() {
         "sets.equivalent(self.l, self.l)",
         "self.l.all(a, 'x'.matches('x{' + string(a) + '}') || true)",
         "self.l.distinct().size() == 2000",
+        "lists.range(9223372036854775807).size() > 0",
     ] {
         assert_eq!(run(text, &value, &schema), Err(CelError::Cost), "{text}");
     }
@@ -398,6 +399,9 @@ fn values_are_written_into_texts_versions_compared_and_formats_known() {
         "!format.dns1123Label().validate('my-name').hasValue() && format.dns1123Label().validate('My').value().size() > 0",
         "format.named('uuid').value().validate('x').value() == ['does not match the UUID format']",
         "!format.named('nope').hasValue() && !format.dns1035LabelPrefix().validate('a-').hasValue()",
+        "strings.quote('a\"b') == '\"a\\\\\"b\"' && lists.range(3) == [0, 1, 2] && lists.range(0).size() == 0",
+        "ip.isCanonical('::1') && !ip.isCanonical('0:0::1') && ip.isCanonical('10.0.0.1')",
+        "['::1'].all(ip, ip.contains(':'))",
         "!format.date().validate('2026-01-02').hasValue() && format.byte().validate('*').hasValue()",
     ] {
         assert_eq!(run(text, &value, &schema), Ok(true), "{text}");

@@ -50,12 +50,24 @@ impl<'s> Walk<'s, '_> {
     }
 
     /// A function with a place in front, without what its arguments cost.
-    pub(super) fn placed(&self, place: &str, name: &str, args: &[Estimate<'s>]) -> Estimate<'s> {
+    pub(super) fn placed(&self, expr: &Expr, place: &str, name: &str, args: &[Estimate<'s>]) -> Estimate<'s> {
         match (place, name, args) {
             ("sets", _, [a, b]) => {
                 let pairs = a.size().times(b.size());
                 let each = if name == "equivalent" { 2.0 } else { 1.0 };
                 Self::made(pairs.cost(each).saturating_add(1), None)
+            }
+            ("strings", _, [text]) => {
+                let size = text.size();
+                let quoted = size.plus(Range { least: 0, most: size.most }).plus(Range::fixed(2));
+                Self::made(size.cost(CHARACTER), Some(quoted))
+            }
+            ("lists", _, [_]) => {
+                let most = match expr {
+                    Expr::Call { args, .. } => whole(args.first()).unwrap_or(u64::MAX),
+                    _ => u64::MAX,
+                };
+                Self::made(sum([most, LIST, 1]), Some(Range::fixed(most)))
             }
             // What is in it is as large as before.
             ("optional", _, [value]) => Estimate { place: Place::Made, ..*value }.costing(1),
@@ -116,10 +128,7 @@ impl<'s> Walk<'s, '_> {
             }
             ("split", _) => {
                 let Expr::Call { args, .. } = expr else { return None };
-                let most = match args.get(1) {
-                    Some(Expr::Literal(Literal::Int(most))) => u64::try_from(*most).unwrap_or(size.most),
-                    _ => size.most,
-                };
+                let most = whole(args.get(1)).unwrap_or(size.most);
                 Self::made(size.cost(2.0 * CHARACTER), Some(Range { least: 0, most }))
             }
             ("join", _) => {
@@ -163,6 +172,12 @@ impl<'s> Walk<'s, '_> {
             place => self.item(place).size().unwrap_or(Range::UNKNOWN),
         }
     }
+}
+
+/// Returns a number that is written out.
+fn whole(expr: Option<&Expr>) -> Option<u64> {
+    let Some(Expr::Literal(Literal::Int(number))) = expr else { return None };
+    u64::try_from(*number).ok()
 }
 
 /// Returns how large a text can be in which another one was replaced.
