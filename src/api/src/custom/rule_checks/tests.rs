@@ -253,3 +253,28 @@ fn many_rules_over_a_large_schema_take_little_time() {
     assert_eq!(spec(&schema), [""; 0]);
     assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
 }
+
+/// What upstream's conformance tests define.
+#[test]
+fn definitions_of_the_conformance_tests_are_taken_and_refused() {
+    let numbers = json!({"type": "array", "maxItems": 725, "items": {"type": "integer"}});
+    let pair = json!({"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}});
+    let health = json!({"type": "object", "properties": {"health": {"type": "string"}}});
+    for (rule, schema) in [
+        ("self.all(x, self.all(y, x == y))", &numbers),
+        ("self.x + self.y > 0", &pair),
+        ("self.health == 'ok' || self.health == 'unhealthy'", &health),
+        ("self > oldSelf", &json!({"type": "integer"})),
+    ] {
+        assert_eq!(spec(&with(rule, schema.clone())), [""; 0], "{rule}");
+    }
+    let inner = with("self.all(s, s == 'string constant')", json!({"type": "array", "items": {"type": "string"}}));
+    for (schema, want) in [
+        (with("self.z == 100", pair.clone()), "undefined field 'z'"),
+        (with("self = 42", pair), "Syntax error"),
+        (json!({"type": "array", "items": inner}), "exceeds budget"),
+    ] {
+        let found = spec(&schema);
+        assert!(found[0].contains(want), "{found:?}");
+    }
+}
