@@ -1,7 +1,7 @@
 //! Rules of custom kinds: read, looked at and evaluated within their budget. An input is a rule, a line `---` and the value
 //! that it is about, in JSON; without one there is a value with something of each type.
 
-use longshore_api::cel::{self, Budget, CelError, Program, Variable};
+use longshore_api::cel::{Budget, CelError, Known, Program, Shape, Variable};
 use longshore_api::custom::{Node, check, rules};
 use serde_json::{Value, json};
 
@@ -13,7 +13,10 @@ pub fn run(input: &[u8]) {
     let schema = schema();
     let node = Node::read(&schema);
     if let Ok(program) = Program::parse(rule) {
-        drop(cel::check(&program, &[("self", Some(&node)), ("oldSelf", Some(&node))]));
+        let shape = Shape::of(&node, true);
+        let names = ["self", "oldSelf"].map(|name| Known { name, shape: shape.as_ref(), optional: name == "oldSelf" });
+        let outlook = program.outlook(&names);
+        assert_eq!(outlook, program.outlook(&names), "{rule:?} is judged in two ways");
         for known in [Some(&node), None] {
             let once = || {
                 let mut budget = Budget::default();

@@ -91,6 +91,11 @@ impl<'v, 'b> Run<'v, 'b> {
         self.budget.pay(u64::try_from(steps.sum::<usize>()).unwrap_or(u64::MAX).saturating_add(1))
     }
 
+    /// Pays for steps that are no work on values.
+    pub(super) fn pay_steps(&mut self, steps: u64) -> Result<(), CelError> {
+        self.budget.pay(steps)
+    }
+
     /// Reads a regular expression, once.
     pub(super) fn regex(&mut self, text: &Arc<str>) -> Result<Regex, CelError> {
         if let Some(regex) = self.regexes.get(text) {

@@ -1,8 +1,11 @@
 //! Functions: CEL's own and those that Kubernetes adds for texts, lists, sets, quantities, addresses and URLs.
 
 mod amounts;
+mod formats;
 mod lists;
+pub(super) mod named;
 mod texts;
+pub(super) mod versions;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -16,10 +19,10 @@ use crate::custom::format;
 use crate::quantity::Quantity;
 
 /// Words before the dot in names of functions.
-pub(super) const PLACES: [&str; 4] = ["optional", "sets", "math", "cel"];
+pub(super) const PLACES: [&str; 8] = ["optional", "sets", "math", "cel", "format", "strings", "lists", "ip"];
 
 /// Functions and methods that there are, for checks before anything runs.
-pub(super) const KNOWN: [&str; 98] = [
+pub(super) const KNOWN: [&str; 107] = [
     "size",
     "type",
     "dyn",
@@ -118,6 +121,15 @@ pub(super) const KNOWN: [&str; 98] = [
     "trunc",
     "isNaN",
     "quote",
+    "format",
+    "semver",
+    "isSemver",
+    "major",
+    "minor",
+    "patch",
+    "named",
+    "validate",
+    "range",
 ];
 
 /// Writes a value as messages show it.
@@ -171,7 +183,7 @@ pub(super) fn function<'v>(run: &mut Run<'v, '_>, name: &str, args: &[Val<'v>]) 
             Err(error) => failed(error.to_string()),
         },
         ("isQuantity", [Val::Text(text)]) => Ok(Val::Bool(Quantity::parse(text).is_ok())),
-        _ => network::function(name, args).unwrap_or_else(no_overload),
+        _ => network::function(name, args).or_else(|| versions::function(name, args)).unwrap_or_else(no_overload),
     }
 }
 
@@ -179,6 +191,14 @@ pub(super) fn function<'v>(run: &mut Run<'v, '_>, name: &str, args: &[Val<'v>]) 
 pub(super) fn placed<'v>(run: &mut Run<'v, '_>, place: &str, name: &str, args: &[Val<'v>]) -> Found<'v> {
     run.pay(&args.iter().collect::<Vec<_>>())?;
     match (place, name, args) {
+        ("format", ..) => named::placed(name, args),
+        ("strings", "quote", [Val::Text(text)]) => Ok(Val::text(format!("{text:?}"))),
+        ("ip", "isCanonical", [Val::Text(text)]) => network::is_canonical(text),
+        ("lists", "range", [Val::Int(count)]) => {
+            let Ok(steps) = u64::try_from(*count) else { return failed("lists.range: size must be non-negative") };
+            run.pay_steps(steps)?;
+            Ok(Val::list((0..*count).map(Val::Int).collect()))
+        }
         ("optional", "of", [value]) => Ok(Val::Optional(Some(Box::new(value.clone())))),
         ("optional", "none", []) => Ok(Val::Optional(None)),
         ("optional", "ofNonZeroValue", [value]) => {
@@ -260,6 +280,11 @@ pub(super) fn method<'v>(run: &mut Run<'v, '_>, on: &Val<'v>, name: &str, args: 
             _ => no_overload(),
         },
         Val::Quantity(quantity) => amounts::quantity(quantity, name, args),
+        Val::Version(version) => versions::method(version, name, args),
+        Val::Format(format) => match (name, args) {
+            ("validate", [Val::Text(text)]) => named::validate(format, text),
+            _ => no_overload(),
+        },
         Val::Optional(inner) => match (name, args, inner) {
             ("hasValue", [], inner) => Ok(Val::Bool(inner.is_some())),
             ("value", [], Some(inner)) => Ok((**inner).clone()),

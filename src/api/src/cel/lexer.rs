@@ -45,11 +45,13 @@ pub(super) fn words(text: &str) -> Result<Vec<(usize, Token)>, String> {
         } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
             (Token::Sign(sign), sign.len())
         } else if first == '`' {
-            let end =
-                rest.get(1..).and_then(|rest| rest.find('`')).ok_or_else(|| syntax(text, at, "unterminated `"))?;
+            let end = rest
+                .get(1..)
+                .and_then(|rest| rest.find('`'))
+                .ok_or_else(|| syntax(text, at, "Syntax error: token recognition error at: '`'"))?;
             (Token::Ident(rest.get(1..=end).unwrap_or_default().to_owned()), end + 2)
         } else {
-            return Err(syntax(text, at, &format!("token recognition error at: '{first}'")));
+            return Err(syntax(text, at, &format!("Syntax error: token recognition error at: '{first}'")));
         };
         found.push((at, token));
         at += length;
@@ -126,7 +128,7 @@ fn quoted(rest: &str) -> Result<Option<(Token, usize)>, String> {
     let Some(mark) = ["\"\"\"", "'''", "\"", "'"].into_iter().find(|mark| body.starts_with(mark)) else {
         return Ok(None);
     };
-    let bad = |detail: &str| format!("ERROR: <input>:1:1: {detail}");
+    let bad = |detail: &str| format!("ERROR: <input>:1:1: Syntax error: {detail}");
     at += mark.len();
     let mut text = String::new();
     loop {

@@ -2,12 +2,16 @@
 //! values with their schemas. Every step is paid for out of a budget, so that no rule runs without end, and reading is
 //! bounded in length and depth.
 
+mod cost;
 mod eval;
 mod functions;
 mod lexer;
 mod network;
 mod parser;
 mod scope;
+mod shape;
+mod signatures;
+mod types;
 mod value;
 
 use serde_json::Value as Json;
@@ -15,9 +19,10 @@ use serde_json::Value as Json;
 use crate::custom::structural::Node;
 
 pub use eval::Budget;
-pub use scope::{Names, check};
+pub use shape::Shape;
 
 use parser::Expr;
+use types::Kind;
 use value::Val;
 
 /// An expression that was read.
@@ -48,7 +53,50 @@ pub struct Variable<'v> {
     pub optional: Option<bool>,
 }
 
+/// A variable of which something is known before there is a value.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'s> {
+    /// Its name.
+    pub name: &'static str,
+    /// What is known of it; nothing if it may be anything.
+    pub shape: Option<&'s Shape>,
+    /// Whether it stands for a value that may be absent.
+    pub optional: bool,
+}
+
+/// What is known of an expression before it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outlook {
+    /// What it costs at most.
+    pub cost: u64,
+    /// Whether it can be true or false.
+    pub decides: bool,
+    /// Whether it can be a text, or a list of texts.
+    pub says: bool,
+    /// Whether it looks at what was there before.
+    pub compares: bool,
+}
+
 impl Program {
+    /// Looks at it before it runs; tells what is wrong with it.
+    pub fn outlook(&self, names: &[Known<'_>]) -> Result<Outlook, Vec<String>> {
+        let (types, found) = scope::read(&self.0, names);
+        if !found.is_empty() {
+            return Err(found);
+        }
+        let kind = types.of(&self.0);
+        let says = match kind {
+            Kind::List(item) => item.fits(&Kind::Text),
+            kind => kind.fits(&Kind::Text),
+        };
+        Ok(Outlook {
+            cost: cost::most(&self.0, names, &types),
+            decides: kind.fits(&Kind::Bool),
+            says,
+            compares: self.uses("oldSelf"),
+        })
+    }
+
     /// Reads an expression.
     pub fn parse(text: &str) -> Result<Self, String> {
         parser::parse(text).map(Self)

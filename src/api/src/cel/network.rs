@@ -100,6 +100,14 @@ pub(super) fn function<'v>(name: &str, args: &[Val<'v>]) -> Option<Found<'v>> {
     })
 }
 
+/// Whether an address is written as it would be written anew.
+pub(super) fn is_canonical<'v>(text: &str) -> Found<'v> {
+    match text.parse::<IpAddr>() {
+        Ok(address) => Ok(Val::Bool(address.to_string() == text)),
+        Err(_) => failed(format!("IP Address {text:?} parse error during conversion from string")),
+    }
+}
+
 /// A function of a value; nothing if there is none such.
 pub(super) fn method<'v>(on: &Val<'v>, name: &str, args: &[Val<'v>]) -> Option<Found<'v>> {
     let found = match (on, name, args) {

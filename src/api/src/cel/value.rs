@@ -34,6 +34,9 @@ pub(super) enum Val<'v> {
     Cidr(std::net::IpAddr, u8),
     /// Scheme, host with port, path, query.
     Url(Arc<super::network::Url>),
+    Version(Arc<super::functions::versions::Version>),
+    /// A format, by its name.
+    Format(&'static str),
     Type(&'static str),
 }
 
@@ -152,6 +155,8 @@ impl<'v> Val<'v> {
             Self::Ip(_) => "net.IP",
             Self::Cidr(..) => "net.CIDR",
             Self::Url(_) => "kubernetes.URL",
+            Self::Version(_) => "kubernetes.Semver",
+            Self::Format(_) => "kubernetes.NamedFormat",
             Self::Type(_) => "type",
         }
     }
@@ -234,7 +239,8 @@ impl<'v> Val<'v> {
             (Self::Ip(a), Self::Ip(b)) => a == b,
             (Self::Cidr(a, la), Self::Cidr(b, lb)) => a == b && la == lb,
             (Self::Url(a), Self::Url(b)) => a == b,
-            (Self::Type(a), Self::Type(b)) => a == b,
+            (Self::Version(a), Self::Version(b)) => a == b,
+            (Self::Type(a), Self::Type(b)) | (Self::Format(a), Self::Format(b)) => a == b,
             (Self::Optional(a), Self::Optional(b)) => match (a, b) {
                 (None, None) => true,
                 (Some(a), Some(b)) => a.equals(b),

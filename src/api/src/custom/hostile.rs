@@ -150,7 +150,15 @@ proptest! {
                 Variable { name: "oldSelf", value: &value, node: None, optional: Some(true) },
             ];
             drop(program.holds(&variables, &mut Budget::default()));
-            drop(crate::cel::check(&program, &[("self", None)]));
+            drop(program.outlook(&[crate::cel::Known { name: "self", shape: None, optional: false }]));
+            let schema = crate::custom::Node::read(&value);
+            let shape = crate::cel::Shape::of(&schema, true);
+            let names = ["self", "oldSelf"].map(|name| crate::cel::Known {
+                name,
+                shape: shape.as_ref(),
+                optional: name != "self",
+            });
+            drop(program.outlook(&names));
         }
     }
 

@@ -11,6 +11,7 @@ pub mod path;
 pub mod pattern;
 pub mod prune;
 pub mod publish;
+mod rule_checks;
 pub mod rules;
 mod schema_rules;
 pub mod structural;

@@ -5,8 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::define::Report;
 use super::structural::{Node, Type};
-use super::{check, pattern, prune};
-use crate::cel::{self, Program};
+use super::{check, pattern, prune, rule_checks};
 
 /// Keys that no schema of a custom kind has.
 const UNSUPPORTED: [&str; 6] = ["$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties"];
@@ -25,8 +24,8 @@ const STRUCTURE: [&str; 10] = [
     "x-kubernetes-map-type",
 ];
 
-/// Checks the schema of a version.
-pub(super) fn root(schema: &Value, path: &str, report: &mut Report) {
+/// Checks the schema of a version; whether it is kept from before.
+pub(super) fn root(schema: &Value, path: &str, kept: bool, report: &mut Report) {
     match schema["type"].as_str().unwrap_or_default() {
         "" => report.required(format!("{path}.type"), "must not be empty at the root"),
         "object" => {}
@@ -36,8 +35,10 @@ pub(super) fn root(schema: &Value, path: &str, report: &mut Report) {
         report.forbidden(format!("{path}.nullable"), "nullable cannot be true at the root");
     }
     metadata(&schema["properties"]["metadata"], path, report);
-    let mut walk = Walk { report, rules: 0 };
-    walk.node(schema, path, Place { root: true, uncorrelated: None });
+    let before = report.0.len();
+    Walk { report }.node(schema, path, true);
+    let sound = report.0.len() == before;
+    rule_checks::root(schema, path, rule_checks::Trust { sound, kept }, report);
 }
 
 /// Of the metadata a schema may say how names look, no more.
@@ -57,23 +58,12 @@ fn metadata(metadata: &Value, path: &str, report: &mut Report) {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Place<'p> {
-    root: bool,
-    /// The list above whose items cannot be told apart.
-    uncorrelated: Option<&'p str>,
-}
-
 struct Walk<'r> {
     report: &'r mut Report,
-    rules: usize,
 }
 
-/// Most rules in one schema.
-const MAX_RULES: usize = 1000;
-
 impl Walk<'_> {
-    fn node(&mut self, schema: &Value, path: &str, place: Place<'_>) {
+    fn node(&mut self, schema: &Value, path: &str, root: bool) {
         let Some(map) = schema.as_object() else { return };
         self.plain(map, path);
         let kind = schema["type"].as_str().unwrap_or_default();
@@ -100,17 +90,16 @@ impl Walk<'_> {
             self.report.invalid(format!("{path}.x-kubernetes-preserve-unknown-fields"), &json!(false), detail);
         }
         self.list(schema, path);
-        self.default(schema, path, place);
-        self.rules_of(schema, path, place);
+        self.default(schema, path, root);
         self.alternatives(schema, schema, path);
         let properties = schema["properties"].as_object();
         for (name, below) in properties.into_iter().flatten() {
             let path = format!("{path}.properties[{name}]");
             // What all objects have needs no type.
-            if !(place.root && matches!(name.as_str(), "apiVersion" | "kind" | "metadata")) {
+            if !(root && matches!(name.as_str(), "apiVersion" | "kind" | "metadata")) {
                 self.typed(below, &path, "must not be empty for specified object fields");
             }
-            self.node(below, &path, Place { root: false, ..place });
+            self.node(below, &path, false);
         }
         match &schema["additionalProperties"] {
             Value::Bool(false) => {
@@ -124,7 +113,7 @@ impl Walk<'_> {
                 }
                 let path = format!("{path}.additionalProperties");
                 self.typed(below, &path, "must not be empty for specified object fields");
-                self.node(below, &path, Place { root: false, ..place });
+                self.node(below, &path, false);
             }
             _ => {}
         }
@@ -135,9 +124,7 @@ impl Walk<'_> {
             below @ Value::Object(_) => {
                 let items = format!("{path}.items");
                 self.typed(below, &items, "must not be empty for specified array items");
-                let map = schema["x-kubernetes-list-type"] == "map";
-                let uncorrelated = if map { place.uncorrelated } else { place.uncorrelated.or(Some(path)) };
-                self.node(below, &items, Place { root: false, uncorrelated });
+                self.node(below, &items, false);
             }
             _ if kind == "array" => self.report.required(format!("{path}.items"), "must be specified"),
             _ => {}
@@ -253,10 +240,10 @@ impl Walk<'_> {
     }
 
     /// A default must be what the schema allows.
-    fn default(&mut self, schema: &Value, path: &str, place: Place<'_>) {
+    fn default(&mut self, schema: &Value, path: &str, root: bool) {
         let Some(default) = schema.get("default").filter(|default| !default.is_null()) else { return };
         let path = format!("{path}.default");
-        if place.root {
+        if root {
             self.report.forbidden(path, "must not be set at the root");
             return;
         }
@@ -311,74 +298,6 @@ impl Walk<'_> {
         }
         self.alternatives(schema, structure, path);
     }
-
-    fn rules_of(&mut self, schema: &Value, path: &str, place: Place<'_>) {
-        let Some(rules) = schema["x-kubernetes-validations"].as_array() else { return };
-        self.rules += rules.len();
-        if self.rules > MAX_RULES {
-            self.report
-                .forbidden(format!("{path}.x-kubernetes-validations"), &format!("must have at most {MAX_RULES} rules"));
-            return;
-        }
-        let node = Node::read(schema);
-        for (index, rule) in rules.iter().enumerate() {
-            self.rule(rule, &node, &format!("{path}.x-kubernetes-validations[{index}]"), place);
-        }
-    }
-
-    fn rule(&mut self, rule: &Value, node: &Node, path: &str, place: Place<'_>) {
-        let text = |key: &str| rule[key].as_str().unwrap_or_default();
-        if text("rule").trim().is_empty() {
-            self.report.required(format!("{path}.rule"), "rule is not specified");
-            return;
-        }
-        let optional = rule["optionalOldSelf"] == true;
-        let names = [("self", Some(node)), ("oldSelf", Some(node).filter(|_| !optional))];
-        for key in ["rule", "messageExpression"] {
-            if text(key).is_empty() {
-                continue;
-            }
-            let broken = match Program::parse(text(key)) {
-                Err(error) => vec![error],
-                Ok(program) => {
-                    if program.uses("oldSelf")
-                        && let Some(list) = place.uncorrelated
-                    {
-                        let list =
-                            list.split_once(".openAPIV3Schema").map_or("", |(_, rest)| rest).trim_start_matches('.');
-                        let detail =
-                            format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
-                        self.report.invalid(format!("{path}.{key}"), &json!(text(key)), &detail);
-                    }
-                    cel::check(&program, &names)
-                }
-            };
-            if !broken.is_empty() {
-                let words = if key == "rule" { "" } else { "messageExpression " };
-                let detail = format!("{words}compilation failed: {}", broken.join("\n"));
-                self.report.invalid(format!("{path}.{key}"), &json!(text(key)), &detail);
-            }
-        }
-        if text("message").contains('\n') {
-            self.report.invalid(format!("{path}.message"), &rule["message"], "message must not contain line breaks");
-        }
-        let reasons = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
-        if !text("reason").is_empty() && !reasons.contains(&text("reason")) {
-            self.report.unsupported(format!("{path}.reason"), &rule["reason"], &reasons);
-        }
-        let field = text("fieldPath");
-        if !field.is_empty() {
-            let names = super::definition::fields(field);
-            let found = names.iter().try_fold(node, |node, name| node.below(name));
-            if !field.starts_with('.') || found.is_none() {
-                self.report.invalid(
-                    format!("{path}.fieldPath"),
-                    &rule["fieldPath"],
-                    "fieldPath must be a valid path of a field below the rule",
-                );
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -387,7 +306,7 @@ mod tests {
 
     fn found(schema: Value) -> Vec<String> {
         let mut report = Report::default();
-        root(&schema, "schema", &mut report);
+        root(&schema, "schema", false, &mut report);
         report.0.iter().map(ToString::to_string).collect()
     }
 

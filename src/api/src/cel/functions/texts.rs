@@ -60,6 +60,7 @@ pub(super) fn method<'v>(run: &mut Run<'v, '_>, text: &Arc<str>, name: &str, arg
         ("upperAscii", []) => Ok(Val::text(text.to_ascii_uppercase())),
         ("trim", []) => Ok(Val::text(text.trim())),
         ("reverse", []) => Ok(Val::text(text.chars().rev().collect::<String>())),
+        ("format", [values]) => super::formats::format(run, text, values),
         ("quote", []) => Ok(Val::text(format!("{text:?}"))),
         ("replace", [Val::Text(old), Val::Text(new), most @ ..]) => {
             let times = text.matches(&**old).count();
