@@ -5,6 +5,9 @@ use super::{Estimate, LIST, Place, Walk, sum};
 use crate::cel::parser::{Expr, Literal};
 use crate::cel::types::Kind;
 
+/// How long a number, a time or an address is at most as a text.
+const SCALAR: u64 = 64;
+
 /// How long the regular expression of a named format is taken for.
 const NAMED: u64 = 128;
 
@@ -90,6 +93,13 @@ impl<'s> Walk<'s, '_> {
             (None, "string", [value]) if self.types.forms(expr).contains(&"y:s") => {
                 let size = value.size();
                 Self::made(size.cost(CHARACTER).max(1), Some(Range { least: size.least / 4, most: size.most }))
+            }
+            // Upstream takes this size for unknown; but its own examples put numbers into messages this way.
+            (None, "string", [value]) => {
+                let forms = self.types.forms(expr);
+                let small = |form: &&&str| !matches!(**form, "s:s" | "y:s");
+                let scalar = !forms.is_empty() && forms.iter().all(|form| small(&form));
+                Self::made(1, if scalar { Some(Range { least: 0, most: SCALAR }) } else { value.size })
             }
             (None, "bytes", [text]) if self.types.forms(expr).contains(&"s:y") => {
                 let size = text.size();

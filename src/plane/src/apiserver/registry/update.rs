@@ -189,8 +189,7 @@ impl Registry {
         let mut causes = rules::metadata_causes(resource, &object);
         causes.extend(new_finalizers(&object, old));
         if part == Part::Main || (part == Part::Status && resource.custom.is_some()) {
-            causes.extend(resource.strategy.validate(&object));
-            causes.extend(resource.strategy.validate_update(&object, old));
+            causes.extend(resource.strategy.validate_again(&object, old));
         }
         if part == Part::EphemeralContainers {
             causes.extend(resource.strategy.validate(&object));

@@ -71,6 +71,8 @@ pub(crate) struct Described {
     pub(crate) checks: &'static [Check],
     /// Rules that rows cannot say.
     pub(crate) rules: Option<fn(&Value, &mut Vec<Cause>)>,
+    /// The same for kinds that go easier on what an old object has already, which is given when there is one.
+    pub(crate) rules_after: Option<fn(&Value, Option<&Value>, &mut Vec<Cause>)>,
     /// What may not change.
     pub(crate) frozen: &'static [Frozen],
     /// Changes that rows cannot judge.
@@ -92,10 +94,33 @@ impl Described {
             carry: None,
             checks: &[],
             rules: None,
+            rules_after: None,
             frozen: &[],
             changes: None,
             generation: &["spec"],
         }
+    }
+}
+
+impl Described {
+    fn causes(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        for check in self.checks {
+            checks::check(check, object, &mut causes);
+        }
+        if let Some(path) = self.template {
+            match paths::get(object, path) {
+                Some(template) => causes.extend(template_causes(template, path)),
+                None => causes.push(Cause::required(path, "")),
+            }
+        }
+        if let Some(rules) = self.rules {
+            rules(object, &mut causes);
+        }
+        if let Some(rules) = self.rules_after {
+            rules(object, old, &mut causes);
+        }
+        causes
     }
 }
 
@@ -139,19 +164,12 @@ impl Strategy for Described {
     }
 
     fn validate(&self, object: &Value) -> Vec<Cause> {
-        let mut causes = Vec::new();
-        for check in self.checks {
-            checks::check(check, object, &mut causes);
-        }
-        if let Some(path) = self.template {
-            match paths::get(object, path) {
-                Some(template) => causes.extend(template_causes(template, path)),
-                None => causes.push(Cause::required(path, "")),
-            }
-        }
-        if let Some(rules) = self.rules {
-            rules(object, &mut causes);
-        }
+        self.causes(object, None)
+    }
+
+    fn validate_again(&self, object: &Value, old: &Value) -> Vec<Cause> {
+        let mut causes = self.causes(object, Some(old));
+        causes.extend(self.validate_update(object, old));
         causes
     }
 

@@ -58,6 +58,13 @@ pub trait Strategy: Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// Finds broken rules in what takes the place of an old object, and forbidden changes.
+    fn validate_again(&self, object: &Value, old: &Value) -> Vec<Cause> {
+        let mut causes = self.validate(object);
+        causes.extend(self.validate_update(object, old));
+        causes
+    }
+
     /// Whether a change makes a new generation, for kinds that count them.
     fn is_new_generation(&self, object: &Value, old: &Value) -> bool {
         object.get("spec") != old.get("spec")

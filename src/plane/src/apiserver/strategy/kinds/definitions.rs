@@ -13,7 +13,9 @@ pub(crate) static CUSTOM_RESOURCE_DEFINITIONS: Described = Described {
     fill: Some(definition::defaults),
     birth: Some(birth),
     carry: Some(carry),
-    rules: Some(|object, causes| causes.extend(define::validate(object).into_iter().map(Cause::from))),
+    rules_after: Some(|object, old, causes| {
+        causes.extend(define::validate_after(object, old).into_iter().map(Cause::from));
+    }),
     changes: Some(|object, old, causes| {
         causes.extend(define::validate_update(object, old).into_iter().map(Cause::from));
     }),
