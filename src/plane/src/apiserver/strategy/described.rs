@@ -9,6 +9,9 @@ use crate::apiserver::object::list;
 /// Reads an object as its type; see [`Strategy::decode`].
 type Decode = fn(&Value) -> Result<(), String>;
 
+/// Finds broken rules in an object that may take the place of an old one.
+type RulesAfter = fn(&Value, Option<&Value>, &mut Vec<Cause>);
+
 /// A default.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fill {
@@ -72,7 +75,7 @@ pub(crate) struct Described {
     /// Rules that rows cannot say.
     pub(crate) rules: Option<fn(&Value, &mut Vec<Cause>)>,
     /// The same for kinds that go easier on what an old object has already, which is given when there is one.
-    pub(crate) rules_after: Option<fn(&Value, Option<&Value>, &mut Vec<Cause>)>,
+    pub(crate) rules_after: Option<RulesAfter>,
     /// What may not change.
     pub(crate) frozen: &'static [Frozen],
     /// Changes that rows cannot judge.
