@@ -239,6 +239,44 @@ async fn a_definition_that_is_not_structural_is_refused() {
 }
 
 #[tokio::test]
+async fn a_rule_that_may_cost_too_much_is_refused_unless_it_was_there_before() {
+    let costly = |mut object: Value| {
+        let names = json!({"type": "array", "maxItems": 1000,
+            "items": {"type": "array", "maxItems": 5000, "items": {"type": "string", "maxLength": 9}},
+            "x-kubernetes-validations": [{"rule": "self.all(list, list.all(name, name != 'x'))"}]});
+        object["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["names"] = names;
+        object
+    };
+    let server = with(definition()).await;
+    let mut other = costly(definition());
+    other["metadata"]["name"] = json!("others.example.com");
+    other["spec"]["names"] = json!({"plural": "others", "kind": "Other"});
+    let refused = server.post(DEFINITIONS, other).await;
+    is(&refused, StatusCode::UNPROCESSABLE_ENTITY);
+    let cause = &refused.body["details"]["causes"][0];
+    assert_eq!(cause["reason"], "FieldValueForbidden");
+    assert_eq!(
+        cause["field"],
+        "spec.versions[1].schema.openAPIV3Schema.properties[spec].properties[names].x-kubernetes-validations[0].rule"
+    );
+    assert!(cause["message"].as_str().unwrap().contains("estimated rule cost exceeds budget by factor of"), "{cause}");
+    // Stored by a release that knew no such limit.
+    let (name, own) = ("things.example.com", WriteOptions::default());
+    let stored = server
+        .api
+        .registry()
+        .modify(&CUSTOMRESOURCEDEFINITIONS, "", name, Part::Whole, &own, |object| Ok(Some(costly(object))));
+    stored.await.unwrap();
+    let path = format!("{DEFINITIONS}/{name}");
+    is(&server.patch("merge-patch", &path, json!({"metadata": {"labels": {"a": "b"}}})).await, StatusCode::OK);
+    let shown = server.get(&path).await;
+    let mut changed = shown.body["spec"].clone();
+    changed["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["color"]["maxLength"] =
+        json!(9);
+    is(&server.patch("merge-patch", &path, json!({"spec": changed})).await, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
 async fn fields_are_applied_and_owned_by_the_schema() {
     let mut sent = definition();
     sent["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["ports"] = json!({"type": "array",
