@@ -41,19 +41,34 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Returns the first alternative that can be served.
+    /// Returns the alternative that the client likes best of those that can be served.
     pub(crate) fn parse(headers: &HeaderMap) -> Result<Self, ApiError> {
-        let mut any = false;
-        for value in headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()) {
-            for alternative in value.split(',').map(str::trim).filter(|alternative| !alternative.is_empty()) {
-                any = true;
-                if let Some(wanted) = read_alternative(alternative) {
-                    return Ok(wanted);
-                }
-            }
+        let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let alternatives = values.flat_map(|value| value.split(',')).map(str::trim);
+        let mut alternatives: Vec<&str> = alternatives.filter(|alternative| !alternative.is_empty()).collect();
+        if alternatives.is_empty() {
+            return Ok(Self { form: Form::Plain, yaml: false });
         }
-        if any { Err(ApiError::not_acceptable()) } else { Ok(Self { form: Form::Plain, yaml: false }) }
+        alternatives.retain(|alternative| quality(alternative) > 0);
+        alternatives.sort_by_key(|alternative| (std::cmp::Reverse(quality(alternative)), breadth(alternative)));
+        alternatives.into_iter().find_map(read_alternative).ok_or_else(ApiError::not_acceptable)
     }
+}
+
+/// How much a client likes an alternative (`q`), in thousandths; what cannot be read is liked.
+fn quality(alternative: &str) -> u32 {
+    let mut parameters = alternative.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let given = parameters.find(|(key, _)| key.trim().eq_ignore_ascii_case("q")).and_then(|(_, value)| {
+        let (whole, part) = value.trim().split_once('.').unwrap_or((value.trim(), ""));
+        let part: String = part.chars().chain("000".chars()).take(3).collect();
+        Some(whole.parse::<u32>().ok()?.min(1) * 1000 + part.parse::<u32>().ok()?)
+    });
+    given.unwrap_or(1000).min(1000)
+}
+
+/// How much an alternative leaves open: one type, all of a family, all.
+fn breadth(alternative: &str) -> usize {
+    alternative.split(';').next().unwrap_or_default().matches('*').count()
 }
 
 fn read_alternative(alternative: &str) -> Option<Wanted> {

@@ -32,9 +32,10 @@ impl Query {
         self.0.iter().filter(move |(own, _)| own == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a key is set to something true.
+    /// Whether a key is there and not set to `false` or `0`: upstream's conversion of booleans.
     pub(crate) fn flag(&self, key: &str) -> bool {
-        matches!(self.get(key), "1" | "t" | "T" | "true" | "TRUE" | "True")
+        let value = self.0.iter().find(|(own, _)| own == key).map(|(_, value)| value.as_str());
+        value.is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 }
 
@@ -125,7 +126,8 @@ impl RequestInfo {
 
 fn verb(method: &Method, name: &str, query: &Query) -> &'static str {
     match (method.as_str(), name.is_empty()) {
-        ("GET" | "HEAD", _) if query.flag("watch") => "watch",
+        // Asked for by name, an object is shown: who may see one must not watch them all.
+        ("GET" | "HEAD", true) if query.flag("watch") => "watch",
         ("GET" | "HEAD", true) => "list",
         ("GET" | "HEAD", false) => "get",
         ("POST", _) => "create",
@@ -158,6 +160,10 @@ mod tests {
         for (method, target, want) in [
             ("GET", "/api/v1/pods", ["list", "", "pods", "", "", ""]),
             ("GET", "/api/v1/namespaces/a/pods?watch=1", ["watch", "", "pods", "", "a", ""]),
+            ("GET", "/api/v1/namespaces/a/secrets/s?watch=true", ["get", "", "secrets", "", "a", "s"]),
+            ("GET", "/api/v1/namespaces/a/pods/p/log?watch=1", ["get", "", "pods", "log", "a", "p"]),
+            ("GET", "/api/v1/pods?watch", ["watch", "", "pods", "", "", ""]),
+            ("GET", "/api/v1/pods?watch=False", ["list", "", "pods", "", "", ""]),
             ("GET", "/api/v1/namespaces/a/pods/p", ["get", "", "pods", "", "a", "p"]),
             ("GET", "/api/v1/namespaces/a/pods/p/log", ["get", "", "pods", "log", "a", "p"]),
             ("POST", "/api/v1/namespaces/a/pods/p/exec", ["create", "", "pods", "exec", "a", "p"]),

@@ -14,7 +14,7 @@ use axum::body::Body;
 use http::{HeaderMap, Request, Response};
 
 use super::error::{ApiError, Cause};
-use super::identity::UserInfo;
+use super::identity::{Attributes, Decision, Forbidden, UserInfo};
 use super::negotiate::Wanted;
 use super::registry::{Part, WriteOptions};
 use super::request::{Query, RequestInfo};
@@ -127,7 +127,8 @@ async fn asked(
 ) -> Result<Response<Body>, ApiError> {
     let attributes = &call.info.attributes;
     if resource.namespaced && attributes.namespace.is_empty() && !matches!(&*attributes.verb, "list" | "watch") {
-        return Err(ApiError::method_not_allowed());
+        let by_name = !attributes.name.is_empty();
+        return Err(if by_name { ApiError::no_such_path() } else { ApiError::method_not_allowed() });
     }
     if call.reads_the_present(api.registry().revision()) {
         api.registry().settle().await?;
@@ -180,6 +181,14 @@ async fn subresource(
         "patch" => write::patch(api, call, resource, part, request).await,
         _ => Err(ApiError::method_not_allowed()),
     }
+}
+
+/// Refuses a caller who may not create what the request names, whatever the request's own verb.
+fn may_create(api: &Api, call: &Call) -> Result<(), ApiError> {
+    let attributes = Attributes { verb: "create".to_owned(), ..call.info.attributes.clone() };
+    let Decision::Deny { reason } = api.hooks().authorize.authorize(&call.user, &attributes) else { return Ok(()) };
+    let refusal = Forbidden { user: &call.user, attributes: &attributes, reason: &reason };
+    Err(ApiError::denied(refusal.to_string(), &attributes.api_group, &attributes.resource, &attributes.name))
 }
 
 fn wanted(headers: &HeaderMap) -> Result<Wanted, ApiError> {

@@ -15,6 +15,9 @@ use crate::apiserver::resources::NAMESPACES;
 /// Between two looks at a namespace that is not empty yet: its pods take their time.
 const EVERY: Duration = Duration::from_millis(250);
 
+/// How long others may take to hear of a deletion (upstream waits as long).
+const OTHERS: Duration = Duration::from_secs(5);
+
 /// The finalizer that we are for.
 const FINALIZER: &str = "kubernetes";
 
@@ -72,7 +75,12 @@ async fn empty(registry: &Registry, namespace: &str) -> Result<bool, ApiError> {
             left += usize::from(!gone);
         }
     }
-    if left > 0 {
+    if left > 0 || is_young(registry, &found) {
+        return Ok(false);
+    }
+    // Who looked at the namespace before it was deleted may still be writing into it.
+    let _nobody = registry.nothing_is_made().await;
+    if registry.stored().into_iter().any(|resource| resource.namespaced && registry.count(resource, namespace) > 0) {
         return Ok(false);
     }
     let change = |mut namespace: Value| {
@@ -85,6 +93,13 @@ async fn empty(registry: &Registry, namespace: &str) -> Result<bool, ApiError> {
         Err(error) if !error.is_not_found() => Err(error),
         Ok(_) | Err(_) => Ok(true),
     }
+}
+
+/// Whether another apiserver may still be creating something that it allowed before it knew of the deletion.
+fn is_young(registry: &Registry, namespace: &Value) -> bool {
+    let deleted = text(namespace, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>();
+    let age = deleted.map(|deleted| registry.clock().now().duration_since(deleted));
+    registry.engine() == "etcd" && age.is_ok_and(|age| age.unsigned_abs() < OTHERS)
 }
 
 fn has_finalizer(namespace: &Value) -> bool {

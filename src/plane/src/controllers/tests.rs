@@ -277,3 +277,33 @@ async fn pods_of_a_node_that_stays_away_are_removed() {
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert!(world.find(&PODS, "default", "p").is_none());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_outlives_a_namespace_that_is_deleted_while_others_write_into_it() {
+    let world = World::new().await;
+    world.start();
+    for round in 0..15 {
+        world.create(&NAMESPACES, "", json!({"metadata": {"name": "going"}})).await;
+        let writers: Vec<_> = (0..6)
+            .map(|writer| {
+                let registry = world.registry.clone();
+                longshore_util::spawn(&world.tasks, "writer", async move {
+                    for number in 0..10_000 {
+                        let map = json!({"metadata": {"name": format!("m-{writer}-{number}")}});
+                        if registry.create(&CONFIGMAPS, "going", map, &WriteOptions::default()).await.is_err() {
+                            return;
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        world.delete(&NAMESPACES, "", "going").await;
+        world.until(&NAMESPACES, "", "going", |found| found.is_none()).await;
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        assert_eq!(world.registry.count(&CONFIGMAPS, "going"), 0, "round {round}");
+    }
+}

@@ -105,7 +105,7 @@ pub(super) fn update(
     user: Option<&UserInfo>,
 ) -> Result<(), ApiError> {
     // What a mirror shows is decided by its manifest, for every writer.
-    if std::ptr::eq(resource, &PODS) && part == Part::Main && mirror_note(object) != mirror_note(old) {
+    if std::ptr::eq(resource, &PODS) && mirror_note(object) != mirror_note(old) {
         return Err(ApiError::forbidden(&PODS, meta(old, "name"), "may not change the mirror annotation"));
     }
     let Some(node) = node_of(user) else { return Ok(()) };
@@ -127,6 +127,10 @@ pub(super) fn update(
     if std::ptr::eq(resource, &NODES) {
         if name != node {
             return refuse(format!("node {node:?} is not allowed to modify node {name:?}"));
+        }
+        // An owner that is not there would have the node collected, and made anew without its taints (CVE-2025-5187).
+        if object.pointer("/metadata/ownerReferences") != old.pointer("/metadata/ownerReferences") {
+            return refuse(format!("node {node:?} is not allowed to modify ownerReferences"));
         }
         if part == Part::Main && object.pointer("/spec/taints") != old.pointer("/spec/taints") {
             return refuse(format!("node {node:?} is not allowed to modify taints"));

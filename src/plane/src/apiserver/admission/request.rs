@@ -10,7 +10,11 @@ use crate::apiserver::registry::Part;
 pub(super) fn verb(part: Part, object: &Value, old: &Value) -> Option<&'static str> {
     match part {
         Part::Approval if object.pointer("/status/conditions") != old.pointer("/status/conditions") => Some("approve"),
-        Part::Status if object.pointer("/status/certificate") != old.pointer("/status/certificate") => Some("sign"),
+        Part::Status
+            if ["/status/certificate", "/status/conditions"].iter().any(|at| object.pointer(at) != old.pointer(at)) =>
+        {
+            Some("sign")
+        }
         _ => None,
     }
 }

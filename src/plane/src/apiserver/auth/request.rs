@@ -54,8 +54,11 @@ impl Auth {
             serviceaccount: Reference { name: name.to_owned(), uid: meta(account, "uid").to_owned() },
             ..Private::default()
         };
-        self.bind(&request, &mut private)?;
-        restrict_node(user, &SERVICEACCOUNTS.full_name(), name, &private)?;
+        let pod = self.bind(&request, &mut private)?;
+        let own = self.tokens.own_audiences();
+        let strange = audiences.iter().find(|audience| !own.contains(audience));
+        let strange = strange.filter(|audience| !pod.as_ref().is_some_and(|pod| asks_for(pod, audience)));
+        restrict_node(user, &SERVICEACCOUNTS.full_name(), name, &private, strange)?;
 
         let (token, until) = self.tokens.issue(audiences.clone(), seconds, private).map_err(ApiError::internal)?;
         if let Some(map) = request.as_object_mut() {
@@ -76,9 +79,10 @@ impl Auth {
         Ok(request)
     }
 
-    fn bind(&self, request: &Value, private: &mut Private) -> Result<(), ApiError> {
+    /// Binds the token to what the request names; returns the pod, if it is one.
+    fn bind(&self, request: &Value, private: &mut Private) -> Result<Option<Value>, ApiError> {
         let Some(wanted) = request.pointer("/spec/boundObjectRef").filter(|wanted| wanted.is_object()) else {
-            return Ok(());
+            return Ok(None);
         };
         let (name, uid) = (text(wanted, "/name"), text(wanted, "/uid"));
         let namespace = private.namespace.clone();
@@ -104,7 +108,7 @@ impl Auth {
         let reference = Reference { name: name.to_owned(), uid: own.to_owned() };
         if kind.1 == "Secret" {
             private.secret = Some(reference);
-            return Ok(());
+            return Ok(None);
         }
         let account = &private.serviceaccount.name;
         if text(&found, "/spec/serviceAccountName") != account {
@@ -118,17 +122,38 @@ impl Auth {
             private.node = Some(Reference { name: node.to_owned(), uid });
         }
         private.pod = Some(reference);
-        Ok(())
+        Ok(Some(found))
     }
 }
 
-/// A node gets tokens only for the pods that run on it.
-fn restrict_node(user: &UserInfo, resource: &str, name: &str, private: &Private) -> Result<(), ApiError> {
+/// Whether a pod has a volume that needs tokens of an audience. What a CSI driver needs is not looked up.
+fn asks_for(pod: &Value, audience: &str) -> bool {
+    list(pod, "/spec/volumes").iter().any(|volume| {
+        let sources = list(volume, "/projected/sources").iter();
+        let tokens = sources.filter_map(|source| source.get("serviceAccountToken"));
+        volume.get("csi").is_some()
+            || volume.get("persistentVolumeClaim").is_some()
+            || volume.get("ephemeral").is_some()
+            || tokens.into_iter().any(|token| text(token, "/audience") == audience)
+    })
+}
+
+/// A node gets tokens only for the pods that run on it, and for audiences that these ask for.
+fn restrict_node(
+    user: &UserInfo,
+    resource: &str,
+    name: &str,
+    private: &Private,
+    strange: Option<&String>,
+) -> Result<(), ApiError> {
     let Some(node) = user.node_name() else { return Ok(()) };
     let reason = match (&private.pod, &private.node) {
-        (None, _) => "node requested token not bound to a pod",
-        (Some(_), Some(own)) if own.name == node => return Ok(()),
-        (Some(_), _) => "node requested token bound to a pod scheduled on a different node",
+        (None, _) => "node requested token not bound to a pod".to_owned(),
+        (Some(_), Some(own)) if own.name == node => match strange {
+            None => return Ok(()),
+            Some(audience) => format!("audience {audience:?} not found in pod spec volume"),
+        },
+        (Some(_), _) => "node requested token bound to a pod scheduled on a different node".to_owned(),
     };
     let message = format!("{resource} {name:?} is forbidden: {reason}");
     Err(ApiError::new(StatusCode::FORBIDDEN, "Forbidden", message).with(json!({"name": name, "kind": resource})))

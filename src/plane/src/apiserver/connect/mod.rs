@@ -16,6 +16,8 @@ use longshore_transport::upgrade::{ForwardLimits, Target, forward, wanted_upgrad
 use longshore_util::Tasks;
 use serde_json::json;
 
+pub(crate) use protocol::is_websocket;
+
 use super::auth::ReadObjects;
 use super::error::ApiError;
 use super::hooks::{Connect, Connection};

@@ -16,11 +16,15 @@ const SPOKEN: [&str; 8] = [
     "v2.base64.channel.k8s.io",
 ];
 
+/// Whether a request wants to go on as a WebSocket.
+pub(crate) fn is_websocket(headers: &HeaderMap) -> bool {
+    headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
 /// Takes off a WebSocket client's offers what nodes do not speak; refuses it if nothing is left. A SPDY client's offers
 /// are the node's to choose from.
 pub(super) fn keep_what_nodes_speak(headers: &mut HeaderMap) -> Result<(), ApiError> {
-    let websocket = headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
-    if !websocket || !headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
+    if !is_websocket(headers) || !headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
         return Ok(());
     }
     let offered: Vec<String> = headers

@@ -50,8 +50,10 @@ impl Registry {
             untouched: part.untouched(resource),
         };
         let options = WriteOptions { owners_given: true, ..options.clone() };
-        for _ in 0..TRIES {
-            let entry = self.store.get(&resource.key(namespace, name));
+        let (key, mut turn) = (resource.key(namespace, name), None);
+        for tries in 0..TRIES {
+            self.turns.wait(&key, tries, &mut turn).await;
+            let entry = self.store.get(&key);
             let old = entry.clone().map(|entry| resource.read(&entry.into())).transpose()?;
             let books = old.as_ref().and_then(|old| old.pointer("/metadata/managedFields"));
             let books = books.and_then(Managed::read).unwrap_or_default();

@@ -27,6 +27,7 @@ impl Registry {
         object: Value,
         options: &WriteOptions,
     ) -> Result<Object, ApiError> {
+        let _stays = if resource.namespaced { Some(self.namespaces.read().await) } else { None };
         self.require_namespace(resource, namespace, meta(&object, "name"))?;
         let mut tries = 0;
         loop {

@@ -8,6 +8,7 @@ mod list;
 mod owners;
 mod update;
 
+use std::hash::{Hash as _, Hasher as _};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -30,8 +31,36 @@ pub use list::{ListOptions, ObjectList, Selection};
 pub(crate) use owners::of_review;
 pub use update::Part;
 
-/// Tries of a write that lost a race, before the loser is told.
-const TRIES: usize = 6;
+/// Tries of a write that lost a race, before the loser is told. From the second on, those who lost come one after the other.
+const TRIES: usize = 50;
+
+/// Where those wait for their turn who lost a race for an object; objects share places.
+const PLACES: usize = 64;
+
+/// Turns of those who lost a race.
+#[derive(Debug)]
+struct Turns([tokio::sync::Mutex<()>; PLACES]);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| tokio::sync::Mutex::default()))
+    }
+}
+
+impl Turns {
+    /// Waits for the turn of who tries to write under a key for that time; the first try needs none.
+    async fn wait<'t>(&'t self, key: &str, tries: usize, turn: &mut Option<tokio::sync::MutexGuard<'t, ()>>) {
+        if tries == 0 || turn.is_some() {
+            return;
+        }
+        let mut hasher = std::hash::DefaultHasher::new();
+        key.hash(&mut hasher);
+        let place = usize::try_from(hasher.finish() % PLACES as u64).unwrap_or_default();
+        if let Some(place) = self.0.get(place) {
+            *turn = Some(place.lock().await);
+        }
+    }
+}
 
 /// How a write is made.
 #[derive(Debug, Clone, Default)]
@@ -144,6 +173,9 @@ pub struct Registry {
     quotas: Arc<tokio::sync::Mutex<()>>,
     /// Held while a service address is chosen and written.
     addresses: Arc<tokio::sync::Mutex<()>>,
+    /// Shared by those who create something in a namespace; held alone by who is about to say that one is empty.
+    namespaces: Arc<tokio::sync::RwLock<()>>,
+    turns: Arc<Turns>,
 }
 
 impl Registry {
@@ -151,7 +183,13 @@ impl Registry {
     pub fn new(store: SharedStore, clock: SharedClock, facts: ClusterFacts) -> Self {
         let rbac = Arc::new(rbac::Index::new(Arc::clone(&store)));
         let kinds = Arc::new(Kinds::new(Arc::clone(&store)));
-        Self { store, clock, facts, rbac, kinds, quotas: Arc::default(), addresses: Arc::default() }
+        let (quotas, addresses, namespaces, turns) = Default::default();
+        Self { store, clock, facts, rbac, kinds, quotas, addresses, namespaces, turns }
+    }
+
+    /// Waits until nothing is being created in any namespace; nothing will be while the answer is held.
+    pub(crate) async fn nothing_is_made(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
+        self.namespaces.write().await
     }
 
     /// Returns the clock by which objects are stamped.

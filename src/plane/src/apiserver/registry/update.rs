@@ -58,8 +58,10 @@ impl Registry {
             let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
             return Err(ApiError::invalid(resource, name, vec![cause]));
         }
-        for _ in 0..TRIES {
-            let Some(entry) = self.store.get(&resource.key(namespace, name)) else {
+        let (key, mut turn) = (resource.key(namespace, name), None);
+        for tries in 0..TRIES {
+            self.turns.wait(&key, tries, &mut turn).await;
+            let Some(entry) = self.store.get(&key) else {
                 if resource.create_on_update && part == Part::Main && !versioned {
                     return self.create(resource, namespace, object, options).await.map(|made| (made, true));
                 }
@@ -90,8 +92,10 @@ impl Registry {
         patch: &Patch,
         options: &WriteOptions,
     ) -> Result<Object, ApiError> {
-        for _ in 0..TRIES {
-            let Some(entry) = self.store.get(&resource.key(namespace, name)) else {
+        let (key, mut turn) = (resource.key(namespace, name), None);
+        for tries in 0..TRIES {
+            self.turns.wait(&key, tries, &mut turn).await;
+            let Some(entry) = self.store.get(&key) else {
                 return Err(ApiError::not_found(resource, name));
             };
             let old = resource.read(&entry.clone().into())?;
@@ -130,8 +134,10 @@ impl Registry {
         options: &WriteOptions,
         change: impl Fn(Value) -> Result<Option<Value>, ApiError> + Send,
     ) -> Result<Object, ApiError> {
-        for _ in 0..TRIES {
-            let Some(entry) = self.store.get(&resource.key(namespace, name)) else {
+        let (key, mut turn) = (resource.key(namespace, name), None);
+        for tries in 0..TRIES {
+            self.turns.wait(&key, tries, &mut turn).await;
+            let Some(entry) = self.store.get(&key) else {
                 return Err(ApiError::not_found(resource, name));
             };
             let old = resource.read(&entry.clone().into())?;
@@ -299,14 +305,15 @@ fn merge_part(resource: &Resource, part: Part, object: &mut Value, old: &Value) 
         }
         Part::EphemeralContainers => {
             let containers = object.pointer("/spec/ephemeralContainers").cloned();
-            take_over(object, "metadata");
-            if let Some(containers) = containers {
-                child(object, "spec").insert("ephemeralContainers".to_owned(), containers);
+            *object = old.clone();
+            let spec = child(object, "spec");
+            match containers {
+                Some(containers) => drop(spec.insert("ephemeralContainers".to_owned(), containers)),
+                None => drop(spec.remove("ephemeralContainers")),
             }
         }
         Part::Resize => {
-            let sent = object.clone();
-            take_over(object, "metadata");
+            let sent = std::mem::replace(object, old.clone());
             strategy::sizes::take_over(object, &sent);
         }
     }

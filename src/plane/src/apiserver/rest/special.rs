@@ -6,7 +6,8 @@ use http::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::write::success;
-use super::{Call, wanted};
+use super::{Call, may_create, wanted};
+use crate::apiserver::connect::is_websocket;
 use crate::apiserver::error::ApiError;
 use crate::apiserver::hooks::Connection;
 use crate::apiserver::negotiate::{answer, check_kind, decode, read_body};
@@ -117,6 +118,11 @@ pub(super) async fn connect(
     request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
     let attributes = &call.info.attributes;
+    // A WebSocket begins with a GET, which those may do who only read.
+    let enters = matches!(&*attributes.subresource, "exec" | "attach" | "portforward");
+    if enters && attributes.verb == "get" && is_websocket(request.headers()) {
+        may_create(api, call)?;
+    }
     let namespace = call.namespace(resource);
     let object = api.registry().get(resource, namespace, call.name())?.value()?;
     let connection = Connection {

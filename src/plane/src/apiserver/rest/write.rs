@@ -7,9 +7,8 @@ use longshore_util::yaml;
 use serde_json::{Value, json};
 
 use super::read::{list_options, many, one};
-use super::{Call, fields, wanted};
+use super::{Call, fields, may_create, wanted};
 use crate::apiserver::error::{ApiError, Cause};
-use crate::apiserver::identity::{Attributes, Decision, Forbidden};
 use crate::apiserver::negotiate::{self, Wanted, answer, check_depth, check_kind, media_type, read_body};
 use crate::apiserver::object::meta;
 use crate::apiserver::patch::Patch;
@@ -129,16 +128,7 @@ async fn apply(
     let namespace = call.namespace(resource);
     if api.registry().find(resource.stored(), namespace, call.name())?.is_none() {
         // What is not there is created, which takes the right to do that.
-        let attributes = Attributes { verb: "create".to_owned(), ..call.info.attributes.clone() };
-        if let Decision::Deny { reason } = api.hooks().authorize.authorize(&call.user, &attributes) {
-            let refusal = Forbidden { user: &call.user, attributes: &attributes, reason: &reason };
-            return Err(ApiError::denied(
-                refusal.to_string(),
-                &attributes.api_group,
-                &attributes.resource,
-                &attributes.name,
-            ));
-        }
+        may_create(api, call)?;
     }
     let apply = Apply { object: sent, force: call.query.flag("force") };
     let (written, new) = api.registry().apply(resource.stored(), namespace, call.name(), part, apply, options).await?;

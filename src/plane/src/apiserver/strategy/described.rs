@@ -70,6 +70,8 @@ pub(crate) struct Described {
     pub(crate) birth: Option<fn(&mut Value)>,
     /// What an update may not touch.
     pub(crate) carry: Option<fn(&mut Value, &Value)>,
+    /// What an update of the status may not touch.
+    pub(crate) carry_status: Option<fn(&mut Value, &Value)>,
     /// Rules of fields.
     pub(crate) checks: &'static [Check],
     /// Rules that rows cannot say.
@@ -95,6 +97,7 @@ impl Described {
             status: None,
             birth: None,
             carry: None,
+            carry_status: None,
             checks: &[],
             rules: None,
             rules_after: None,
@@ -162,6 +165,12 @@ impl Strategy for Described {
 
     fn prepare_update(&self, object: &mut Value, old: &Value) {
         if let Some(carry) = self.carry {
+            carry(object, old);
+        }
+    }
+
+    fn prepare_status(&self, object: &mut Value, old: &Value) {
+        if let Some(carry) = self.carry_status {
             carry(object, old);
         }
     }

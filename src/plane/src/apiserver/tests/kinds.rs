@@ -316,9 +316,16 @@ async fn a_decision_about_a_certificate_stands() {
     let decide = |kind: &str| json!({"status": {"conditions": [{"type": kind, "status": "True", "reason": "r"}]}});
     let answer = server.patch("merge-patch", path, decide("Approved")).await;
     assert_eq!(answer.body["status"], json!({}), "the main path decides nothing");
+    let answer = server.patch("merge-patch", &format!("{path}/status"), decide("Approved")).await;
+    assert_eq!(answer.body["status"], json!({}), "nor does the status, which takes no right on the signer");
     let answer = server.patch("merge-patch", &format!("{path}/approval"), decide("Approved")).await;
     assert_eq!(answer.code, StatusCode::OK, "{}", answer.body);
     assert_eq!(answer.body["status"]["conditions"][0]["lastUpdateTime"], "2026-01-01T00:00:00Z");
+    let failed = json!({"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "r"}]}});
+    let answer = server.patch("merge-patch", &format!("{path}/status"), failed).await;
+    let kinds: Vec<&Value> =
+        answer.body["status"]["conditions"].as_array().unwrap().iter().map(|own| &own["type"]).collect();
+    assert_eq!(kinds, ["Approved", "Failed"], "a status takes no decision back");
     let answer = server.patch("merge-patch", &format!("{path}/approval"), decide("Denied")).await;
     assert_eq!(answer.code, StatusCode::UNPROCESSABLE_ENTITY, "{}", answer.body);
 }

@@ -9,6 +9,7 @@ mod kinds;
 mod kubectl;
 mod pods;
 mod protobuf;
+mod races;
 mod recorded;
 mod verbs;
 mod watches;

@@ -168,6 +168,13 @@ async fn a_node_shows_mirrors_of_its_own_and_nothing_else() {
     let node = json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1"}});
     let made = as_node(&server, Method::POST, "/api/v1/nodes", "application/json", &node).await;
     assert_eq!(made.code, StatusCode::CREATED);
+    let owned =
+        json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "x", "uid": "u"}]}});
+    for path in ["/api/v1/nodes/n1", "/api/v1/nodes/n1/status"] {
+        let refused = as_node(&server, Method::PATCH, path, "application/merge-patch+json", &owned).await;
+        assert_eq!(refused.code, StatusCode::FORBIDDEN, "{}", refused.body);
+        assert!(refused.body["message"].as_str().unwrap().contains("not allowed to modify ownerReferences"));
+    }
     let other = json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n2"}});
     let refused = as_node(&server, Method::POST, "/api/v1/nodes", "application/json", &other).await;
     assert_eq!(refused.code, StatusCode::FORBIDDEN);
@@ -211,7 +218,12 @@ async fn ephemeral_containers_have_a_path_of_their_own() {
     let ephemeral = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "busybox"}],
         "containers": [{"name": "c", "image": "sneaky"}]}});
     let path = format!("{PODS}/p/ephemeralcontainers");
+    let mut ephemeral = ephemeral;
+    ephemeral["metadata"] =
+        json!({"labels": {"app": "y"}, "finalizers": ["example.com/stay"], "annotations": {"a": "b"}});
     let changed = server.patch("strategic-merge-patch", &path, ephemeral.clone()).await.body;
+    assert_eq!(changed["metadata"]["labels"], json!({"app": "x"}));
+    assert!(changed["metadata"]["finalizers"].is_null() && changed["metadata"]["annotations"].is_null());
     assert_eq!(changed["spec"]["ephemeralContainers"][0]["name"], "debug");
     assert_eq!(changed["spec"]["containers"][0]["image"], "i:1");
     assert_eq!(changed["metadata"]["generation"], 2);

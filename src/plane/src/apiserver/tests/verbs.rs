@@ -164,6 +164,24 @@ async fn yaml_goes_in_and_out() {
 }
 
 #[tokio::test]
+async fn the_form_that_a_client_likes_best_is_served() {
+    let server = Server::start().await;
+    server.post(MAPS, config_map("m")).await;
+    for (accept, yaml) in [
+        ("application/json;q=0.1, application/yaml", true),
+        ("application/yaml;q=0.1,application/json;q=0.9", false),
+        ("*/*, application/yaml", true),
+        ("application/yaml;q=0, */*;q=0.1", false),
+        ("application/xml, application/json;q=0.5", false),
+    ] {
+        let answer = server.send(Method::GET, &format!("{MAPS}/m"), &[("accept", accept)], "").await;
+        assert_eq!((answer.code, answer.body.is_string()), (StatusCode::OK, yaml), "{accept}");
+    }
+    let none = server.send(Method::GET, &format!("{MAPS}/m"), &[("accept", "application/json;q=0")], "").await;
+    assert_eq!(none.code, StatusCode::NOT_ACCEPTABLE);
+}
+
+#[tokio::test]
 async fn hostile_bodies_are_refused_in_words() {
     let server = Server::start().await;
     let json = [("content-type", "application/json")];

@@ -5,7 +5,7 @@ use k8s_openapi::api::certificates::v1 as certificates;
 use serde_json::{Value, json};
 
 use crate::apiserver::error::Cause;
-use crate::apiserver::object::{list, text};
+use crate::apiserver::object::{child, list, text};
 use crate::apiserver::strategy::described::{Check, Described, Frozen};
 use crate::apiserver::strategy::typed;
 
@@ -14,6 +14,7 @@ pub(crate) static CERTIFICATE_SIGNING_REQUESTS: Described = Described {
     status: Some("{}"),
     checks: &[Check::Required("spec.request", ""), Check::Required("spec.usages", "")],
     rules: Some(request),
+    carry_status: Some(keep_decisions),
     frozen: &[Frozen::Immutable("spec")],
     ..Described::new(typed::<certificates::CertificateSigningRequest>)
 };
@@ -43,6 +44,20 @@ fn is_request(encoded: &str) -> bool {
     let Ok(pem) = base64::engine::general_purpose::STANDARD.decode(encoded) else { return false };
     let Ok(pem) = String::from_utf8(pem) else { return false };
     pem.contains("-----BEGIN CERTIFICATE REQUEST-----") && pem.contains("-----END CERTIFICATE REQUEST-----")
+}
+
+/// Decisions are made through `approval`, which takes a right on the signer; a status brings none and takes none away.
+fn keep_decisions(object: &mut Value, old: &Value) {
+    let decides = |condition: &&Value| matches!(text(condition, "/type"), "Approved" | "Denied");
+    let kept = list(old, "/status/conditions").iter().filter(decides);
+    let others = list(object, "/status/conditions").iter().filter(|condition| !decides(condition));
+    let conditions: Vec<Value> = kept.chain(others).cloned().collect();
+    let status = child(object, "status");
+    if conditions.is_empty() {
+        status.remove("conditions");
+    } else {
+        status.insert("conditions".to_owned(), conditions.into());
+    }
 }
 
 /// What may not be done to the decisions about a request.
