@@ -33,7 +33,7 @@ use super::resources::{NAMESPACES, Review, SERVICEACCOUNTS};
 use super::server::{Api, ApiLimits};
 use crate::store::{Limits, MemoryStore};
 
-/// Lets everybody in under the name in the `user` header.
+/// Lets everybody in under the name in the `user` header; `nobody` may do nothing, `reader` not create.
 #[derive(Debug)]
 struct Open;
 
@@ -46,8 +46,12 @@ impl Authenticate for Open {
 }
 
 impl Authorize for Open {
-    fn authorize(&self, user: &UserInfo, _attributes: &Attributes) -> Decision {
-        if user.name == "nobody" { Decision::Deny { reason: String::new() } } else { Decision::Allow }
+    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
+        if user.name == "nobody" || (user.name == "reader" && attributes.verb == "create") {
+            Decision::Deny { reason: String::new() }
+        } else {
+            Decision::Allow
+        }
     }
 }
 

@@ -357,6 +357,18 @@ async fn eviction_deletes_and_connections_are_passed_on() {
     let log = server.get(&format!("{PODS}/p/log")).await;
     assert_eq!(log.body, json!("p/log"));
     assert_eq!(server.get(&format!("{PODS}/none/log")).await.code, StatusCode::NOT_FOUND);
+    // A WebSocket begins with a GET: to read is not enough for it.
+    for (subresource, upgrade, code) in [
+        ("exec", "websocket", StatusCode::FORBIDDEN),
+        ("attach", "WebSocket", StatusCode::FORBIDDEN),
+        ("portforward", "websocket", StatusCode::FORBIDDEN),
+        ("exec", "SPDY/3.1", StatusCode::OK),
+        ("log", "websocket", StatusCode::OK),
+    ] {
+        let headers = [("user", "reader"), ("connection", "upgrade"), ("upgrade", upgrade)];
+        let answer = server.send(Method::GET, &format!("{PODS}/p/{subresource}"), &headers, "").await;
+        assert_eq!(answer.code, code, "{subresource} {upgrade}: {}", answer.body);
+    }
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
     assert_eq!(server.post(&format!("{PODS}/p/eviction"), eviction).await.code, StatusCode::CREATED);
     assert!(server.get(&format!("{PODS}/p")).await.body["metadata"].get("deletionTimestamp").is_some());

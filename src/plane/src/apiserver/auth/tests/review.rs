@@ -72,6 +72,17 @@ async fn a_token_is_bound_only_to_a_pod_of_that_account_that_is_there() {
 async fn a_node_gets_tokens_for_its_own_pods_only() {
     let world = World::new();
     assert!(token(&world, &node("n1"), bound()).await.is_ok());
+    // And for audiences that the pod asks for.
+    let mut vault = bound();
+    vault["audiences"] = json!(["vault"]);
+    let error = token(&world, &node("n1"), vault.clone()).await.unwrap_err();
+    assert!(error.starts_with("403") && error.contains("audience \"vault\" not found in pod spec volume"), "{error}");
+    let mut asking = pod("a", "p", "n1");
+    asking["spec"]["volumes"] =
+        json!([{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "audience": "vault"}}]}}]);
+    world.objects.put("pod", asking);
+    assert!(token(&world, &node("n1"), vault).await.is_ok());
+    world.objects.put("pod", pod("a", "p", "n1"));
     let error = token(&world, &node("n2"), bound()).await.unwrap_err();
     assert!(error.starts_with("403") && error.contains("scheduled on a different node"), "{error}");
     let error = token(&world, &node("n1"), json!({})).await.unwrap_err();
