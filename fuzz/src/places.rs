@@ -48,13 +48,17 @@ fn find<'v>(value: &'v Value, element: &str) -> Option<&'v Value> {
         ("f", name) => value.get(name),
         ("k", keys) => {
             let keys: Value = serde_json::from_str(keys).ok()?;
-            let has = |item: &&Value| {
-                keys.as_object().is_some_and(|keys| {
-                    // A key that is not written has its default, which the books know.
-                    keys.iter().all(|(key, value)| item.get(key).is_none_or(|own| own.is_null() || own == value))
-                })
+            let keys = keys.as_object()?;
+            let has = |item: &&Value, unwritten: bool| {
+                let is = |key: &str, value: &Value| match item.get(key) {
+                    None | Some(Value::Null) => unwritten,
+                    Some(own) => own == value,
+                };
+                keys.iter().all(|(key, value)| is(key, value))
             };
-            value.as_array()?.iter().find(has)
+            // A key that is not written has its default, which the books know; an item that has all written is meant first.
+            let items = value.as_array()?;
+            items.iter().find(|item| has(item, false)).or_else(|| items.iter().find(|item| has(item, true)))
         }
         ("v", text) => {
             let wanted: Value = serde_json::from_str(text).ok()?;
