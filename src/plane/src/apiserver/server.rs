@@ -12,6 +12,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
+use longshore_transport::serve::Newcomer;
 use longshore_util::{Tasks, spawn};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,7 @@ use super::discovery::{self, Catalogue};
 use super::error::ApiError;
 use super::health;
 use super::hooks::Hooks;
-use super::identity::{Decision, Forbidden, UserInfo};
+use super::identity::{Decision, Forbidden, GROUP_UNAUTHENTICATED, UserInfo};
 use super::impersonate;
 use super::limits::{Seating, WatchSlot};
 use super::metrics::{Asked, Metrics};
@@ -162,6 +163,11 @@ impl Api {
     ) -> Result<Response<Body>, ApiError> {
         let (parts, body) = request.into_parts();
         let caller = self.hooks.authenticate.authenticate(&parts)?;
+        if !caller.is_in(GROUP_UNAUTHENTICATED)
+            && let Some(newcomer) = parts.extensions.get::<Newcomer>()
+        {
+            newcomer.logged_in();
+        }
         let other = impersonate::wanted(&caller, &parts.headers, self.hooks.authorize.as_ref())?;
         let user = Arc::new(other.unwrap_or(caller));
         let decision = self.hooks.authorize.authorize(&user, &info.attributes);

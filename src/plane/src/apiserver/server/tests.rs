@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use longshore_transport::serve::{ServeOptions, bind, serve};
+use longshore_transport::serve::{ServeOptions, StrangerLimits, bind, serve};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -24,11 +24,15 @@ impl Drop for World {
 
 impl World {
     async fn start() -> Self {
+        Self::with(ServeOptions::default()).await
+    }
+
+    async fn with(options: ServeOptions) -> Self {
         let api = Server::start().await.api;
         let tasks = Tasks::new();
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listener.local_addr().unwrap();
-        serve("test-api", listener, None, ApiService(api), ServeOptions::default(), &tasks);
+        serve("test-api", listener, None, ApiService(api), options, &tasks);
         Self { address, tasks }
     }
 
@@ -150,4 +154,22 @@ async fn a_body_that_another_still_reads_is_left_to_it() {
     let other = kept.body();
     assert!(matches!(kept.drain(false).await, Rest::Done));
     assert_eq!(longshore_transport::body::read(other, 10).await.unwrap(), "abc");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_caller_logged_in_is_no_strangers() {
+    let strangers = StrangerLimits { most: 1, first_request: Duration::from_secs(10) };
+    let world = World::with(ServeOptions { strangers: Some(strangers), ..ServeOptions::default() }).await;
+    let mut connections = Vec::new();
+    for turn in 0..2 {
+        for _ in 0..5 {
+            if turn == 0 {
+                connections.push(world.connect().await);
+            }
+            let stream = connections.last_mut().unwrap();
+            stream.write_all(head("admin", 0, "").as_bytes()).await.unwrap();
+            assert!(read_answer(stream).await.0.starts_with("http/1.1 400"));
+            connections.rotate_right(1);
+        }
+    }
 }
