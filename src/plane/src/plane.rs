@@ -161,7 +161,7 @@ impl Plane {
         let limits = ApiLimits::default();
         let api = Api::new(registry.clone(), hooks, advertised.to_string(), limits, audit, tasks.token().clone());
         let tls = tls::server_config(Arc::clone(&keys.serving), &ServerTls::default())?;
-        serve::serve("apiserver", listener, Some(tls), ApiService(api), ServeOptions::default(), tasks);
+        serve::serve("apiserver", listener, Some(tls), ApiService(api), ServeOptions::for_many(), tasks);
         expiry::start(registry.clone(), tasks);
         let renewal = Renewal { pki: Arc::clone(&keys.pki), names: keys.names, serving: keys.serving, connector };
         renewal.start(tasks);

@@ -18,11 +18,20 @@ use longshore_util::{Tasks, spawn};
 use rustls_pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tower::{Service, ServiceExt as _};
 
 use crate::upgrade::keep_alive;
+
+mod callers;
+mod files;
+
+use callers::{Callers, Entered};
+pub use callers::{Newcomer, StrangerLimits};
+
+/// How often a full server looks for somebody who may leave.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why no port could be had.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +75,9 @@ pub struct PeerIdentity {
 pub struct ServeOptions {
     /// Connections at a time; further ones wait in the kernel's queue.
     pub max_connections: usize,
+    /// What callers get before they log in, for a server whose service tells [`Newcomer`] who did; without this all
+    /// connections count alike, and none has to make room.
+    pub strangers: Option<StrangerLimits>,
     /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,
     /// How long a client may take for a request's head; also how long an idle connection is kept.
@@ -80,6 +92,7 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             max_connections: 1024,
+            strangers: None,
             handshake_timeout: Duration::from_secs(10),
             // Longer than the 90 s for which Go's and hyper's clients keep an idle connection, so that they let go first.
             header_timeout: Duration::from_secs(120),
@@ -108,6 +121,7 @@ pub fn serve<S>(
         acceptor: tls.map(TlsAcceptor::from),
         service,
         slots: Arc::new(Semaphore::new(options.max_connections)),
+        callers: Callers::new(options.strangers),
         options,
         tasks: tasks.clone(),
     });
@@ -119,6 +133,7 @@ struct Connections<S> {
     acceptor: Option<TlsAcceptor>,
     service: S,
     slots: Arc<Semaphore>,
+    callers: Arc<Callers>,
     options: ServeOptions,
     tasks: Tasks,
 }
@@ -133,23 +148,20 @@ where
     let mut full = false;
     let mut failing = false;
     loop {
-        if connections.slots.available_permits() == 0 && !full {
-            full = true;
-            tracing::warn!(server = name, limit = connections.options.max_connections, "connection limit reached");
-        }
         let accepted = tokio::select! {
             biased;
             () = token.cancelled() => return,
-            accepted = next(&listener, &connections.slots) => accepted,
+            accepted = next(&listener, &connections, &mut full) => accepted,
         };
         match accepted {
             Ok((stream, address, slot)) => {
                 failing = false;
                 full = full && connections.slots.available_permits() == 0;
+                let entered = connections.callers.enter();
                 let connections = Arc::clone(&connections);
                 drop(spawn(&connections.tasks.clone(), "connection", async move {
-                    Box::pin(connection(stream, address, &connections)).await;
-                    drop(slot);
+                    Box::pin(connection(stream, address, &entered, &connections)).await;
+                    drop((entered, slot));
                 }));
             }
             Err(error) => {
@@ -158,22 +170,38 @@ where
                     failing = true;
                     tracing::warn!(server = name, %error, "accept failed");
                 }
+                connections.callers.make_room();
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-async fn next(
+/// Waits for the next caller, then for a place for it; somebody may have to leave for it.
+async fn next<S>(
     listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
+    connections: &Connections<S>,
+    full: &mut bool,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let (stream, address) = listener.accept().await?;
-    Ok((stream, address, slot))
+    let slots = &connections.slots;
+    if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+        return Ok((stream, address, slot));
+    }
+    if !*full {
+        *full = true;
+        let limit = connections.options.max_connections;
+        tracing::warn!(server = connections.name, limit, "connection limit reached");
+    }
+    loop {
+        connections.callers.make_room();
+        if let Ok(slot) = tokio::time::timeout(FULL_PAUSE, Arc::clone(slots).acquire_owned()).await {
+            return Ok((stream, address, slot.map_err(io::Error::other)?));
+        }
+    }
 }
 
-async fn connection<S>(stream: TcpStream, address: SocketAddr, connections: &Connections<S>)
+async fn connection<S>(stream: TcpStream, address: SocketAddr, entered: &Entered, connections: &Connections<S>)
 where
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send,
@@ -181,12 +209,13 @@ where
     keep_alive(&stream);
     let Some(acceptor) = &connections.acceptor else {
         let peer = PeerIdentity { address, certificates: Arc::new([]) };
-        return http(stream, peer, connections).await;
+        return http(stream, peer, entered, connections).await;
     };
     let handshake = tokio::time::timeout(connections.options.handshake_timeout, acceptor.accept(stream));
     let stream = tokio::select! {
         biased;
         () = connections.tasks.token().cancelled() => return,
+        () = entered.sent_away() => return,
         done = handshake => match done {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -201,10 +230,10 @@ where
     };
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|certificate| certificate.clone().into_owned()).collect();
-    http(stream, PeerIdentity { address, certificates }, connections).await;
+    http(stream, PeerIdentity { address, certificates }, entered, connections).await;
 }
 
-async fn http<S, I>(stream: I, peer: PeerIdentity, connections: &Connections<S>)
+async fn http<S, I>(stream: I, peer: PeerIdentity, entered: &Entered, connections: &Connections<S>)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -222,13 +251,22 @@ where
     let address = peer.address;
     let service = hyper::service::service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        connections.service.clone().oneshot(request)
+        request.extensions_mut().insert(entered.newcomer());
+        let running = entered.begin();
+        let answer = connections.service.clone().oneshot(request);
+        async move { answer.await.map(|answer| running.until_sent(answer)) }
     });
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let must_end = async {
+        tokio::select! {
+            () = connections.tasks.token().cancelled() => {}
+            () = entered.sent_away() => {}
+        }
+    };
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
-        () = connections.tasks.token().cancelled() => {
+        () = must_end => {
             connection.as_mut().graceful_shutdown();
             tokio::time::timeout(options.drain_timeout, connection).await.unwrap_or(Ok(()))
         }

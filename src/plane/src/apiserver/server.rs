@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body::Body as _;
+use longshore_transport::serve::Newcomer;
+use longshore_util::{Tasks, spawn};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +23,7 @@ use super::discovery::{self, Catalogue};
 use super::error::ApiError;
 use super::health;
 use super::hooks::Hooks;
-use super::identity::{Decision, Forbidden, UserInfo};
+use super::identity::{Decision, Forbidden, GROUP_UNAUTHENTICATED, UserInfo};
 use super::impersonate;
 use super::limits::{Seating, WatchSlot};
 use super::metrics::{Asked, Metrics};
@@ -29,6 +32,10 @@ use super::openapi;
 use super::registry::Registry;
 use super::request::{Query, RequestInfo};
 use super::rest::{self, Call};
+
+mod body;
+
+use body::{Kept, PATIENCE, Rest};
 
 /// Bounds of a server.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +67,8 @@ pub struct Api {
     audit: Option<Audit>,
     metrics: Metrics,
     timeout: Duration,
+    /// Rests of bodies that are read behind the answer; each ends by itself.
+    rests: Tasks,
     stop: CancellationToken,
 }
 
@@ -81,6 +90,7 @@ impl Api {
             audit,
             metrics: Metrics::new(),
             timeout: limits.timeout,
+            rests: Tasks::new(),
             stop,
         })
     }
@@ -109,17 +119,40 @@ impl Api {
         let asked = Asked::of(&self.registry, &info.attributes, request.headers());
         let (began, inflight) = (tokio::time::Instant::now(), self.metrics.begin(&asked));
         let is_head = *request.method() == Method::HEAD;
+        let is_long = is_long_running(&info, &query);
+        let (request, unread) = keep_body(request, is_long);
         let outcome = self.answer(request, query, info).await;
         drop(inflight);
         let code = outcome.as_ref().map_or_else(|error| error.code, |response| response.status());
         self.metrics.end(asked, code, began.elapsed());
-        let response = outcome.unwrap_or_else(|error| {
+        let mut response = outcome.unwrap_or_else(|error| {
             if error.code.is_server_error() {
                 tracing::warn!(%error, code = error.code.as_u16(), "request failed");
             }
             error.response()
         });
+        if let Some(unread) = unread
+            && response.status() != StatusCode::SWITCHING_PROTOCOLS
+            && self.must_close(unread).await
+        {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if is_head { without_body(response) } else { response }
+    }
+
+    /// Gets an unread body out of the way; tells whether the connection must end behind the answer.
+    async fn must_close(&self, unread: Unread) -> bool {
+        match unread.body.drain(unread.awaits_leave).await {
+            Rest::Done => false,
+            Rest::Never => true,
+            Rest::Much => {
+                let stop = self.stop.clone();
+                drop(spawn(&self.rests, "unread-body", async move {
+                    let _ = stop.run_until_cancelled(unread.body.linger()).await;
+                }));
+                true
+            }
+        }
     }
 
     async fn answer(
@@ -130,6 +163,11 @@ impl Api {
     ) -> Result<Response<Body>, ApiError> {
         let (parts, body) = request.into_parts();
         let caller = self.hooks.authenticate.authenticate(&parts)?;
+        if !caller.is_in(GROUP_UNAUTHENTICATED)
+            && let Some(newcomer) = parts.extensions.get::<Newcomer>()
+        {
+            newcomer.logged_in();
+        }
         let other = impersonate::wanted(&caller, &parts.headers, self.hooks.authorize.as_ref())?;
         let user = Arc::new(other.unwrap_or(caller));
         let decision = self.hooks.authorize.authorize(&user, &info.attributes);
@@ -261,6 +299,26 @@ fn discovery_answer(document: &Value) -> Result<Response<Body>, ApiError> {
     Ok(response)
 }
 
+/// The kept half of a body that came over HTTP/1.
+struct Unread {
+    body: Kept,
+    awaits_leave: bool,
+}
+
+/// Keeps a half of a request's body, if it has one. One stream of HTTP/2 does not stand in the way of the others: its body
+/// is only guarded against a client that stops sending.
+fn keep_body(request: Request<Body>, is_long: bool) -> (Request<Body>, Option<Unread>) {
+    if request.body().is_end_stream() {
+        return (request, None);
+    }
+    let is_shared = request.version() >= Version::HTTP_2;
+    let awaits_leave = request.headers().contains_key(header::EXPECT);
+    let (parts, body) = request.into_parts();
+    let body = Kept::new(body, (!is_long).then_some(PATIENCE));
+    let request = Request::from_parts(parts, body.body());
+    (request, (!is_shared).then_some(Unread { body, awaits_leave }))
+}
+
 fn is_long_running(info: &RequestInfo, query: &Query) -> bool {
     let attributes = &info.attributes;
     attributes.verb == "watch"
@@ -290,3 +348,6 @@ where
         Box::pin(async move { Ok(api.handle(request.map(Body::new)).await) })
     }
 }
+
+#[cfg(test)]
+mod tests;
