@@ -47,6 +47,8 @@ pub(crate) struct Served {
 pub(crate) struct Schema {
     pub(crate) node: Node,
     has_defaults: bool,
+    /// The definition was changed: what was stored before may have fields that the schema does not know any more.
+    may_not_fit: bool,
 }
 
 impl Custom {
@@ -128,7 +130,10 @@ impl Served {
     pub(crate) fn schema(&self) -> &Arc<Schema> {
         self.schema.get_or_init(|| {
             let node = Node::read(&self.schema_text());
-            Arc::new(Schema { has_defaults: node.has_defaults(), node })
+            let definition = parse(&self.source).unwrap_or_default();
+            let generation = definition.pointer("/metadata/generation").and_then(Value::as_i64);
+            let may_not_fit = generation.is_none_or(|generation| generation > 1);
+            Arc::new(Schema { has_defaults: node.has_defaults(), may_not_fit, node })
         })
     }
 
@@ -150,13 +155,17 @@ impl Served {
     }
 
     fn is_shown_as_stored(&self, bytes: &[u8]) -> bool {
-        !self.schema().has_defaults && has_head(bytes, &self.kind(), &self.api_version())
+        let schema = self.schema();
+        !schema.has_defaults && !schema.may_not_fit && has_head(bytes, &self.kind(), &self.api_version())
     }
 
     fn show(&self, object: &mut Value) {
         let api_version = self.api_version();
-        if object["apiVersion"] != api_version.as_str() {
+        let other = object["apiVersion"] != api_version.as_str();
+        if other {
             object["apiVersion"] = json!(api_version);
+        }
+        if other || self.schema().may_not_fit {
             // What only the stored version knows is not shown; unknown fields are told when they are sent, not here.
             drop(custom::prune::object(&self.schema().node, object));
         }

@@ -180,6 +180,23 @@ async fn columns_scale_selectors_and_discovery_follow_the_definition() {
 }
 
 #[tokio::test]
+async fn a_field_that_the_schema_lost_is_not_shown_any_more() {
+    let mut sent = definition();
+    let fields = "/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties";
+    sent.pointer_mut(fields).unwrap()["replicas"] = json!({"type": "integer"});
+    let server = with(sent.clone()).await;
+    is(&server.post(THINGS, thing("x", json!({"color": "red", "replicas": 2}))).await, StatusCode::CREATED);
+    sent.pointer_mut(fields).unwrap().as_object_mut().unwrap().remove("replicas");
+    let path = format!("{DEFINITIONS}/things.example.com");
+    sent["metadata"]["resourceVersion"] = server.get(&path).await.body["metadata"]["resourceVersion"].clone();
+    is(&server.put(&path, sent).await, StatusCode::OK);
+    for (path, item) in [(format!("{THINGS}/x"), ""), (THINGS.to_owned(), "/items/0")] {
+        let shown = server.get(&path).await.body;
+        assert_eq!(shown.pointer(&format!("{item}/spec")), Some(&json!({"color": "red"})), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn a_version_that_others_convert_is_refused_in_words() {
     let mut sent = definition();
     sent["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
