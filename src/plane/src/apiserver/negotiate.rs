@@ -59,7 +59,8 @@ impl Wanted {
 fn quality(alternative: &str) -> u32 {
     let mut parameters = alternative.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
     let given = parameters.find(|(key, _)| key.trim().eq_ignore_ascii_case("q")).and_then(|(_, value)| {
-        let (whole, part) = value.trim().split_once('.').unwrap_or((value.trim(), ""));
+        let value = value.trim();
+        let (whole, part) = value.split_once('.').unwrap_or((value, ""));
         let part: String = part.chars().chain("000".chars()).take(3).collect();
         Some(whole.parse::<u32>().ok()?.min(1) * 1000 + part.parse::<u32>().ok()?)
     });
