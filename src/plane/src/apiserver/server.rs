@@ -35,7 +35,7 @@ use super::rest::{self, Call};
 
 mod body;
 
-use body::{Kept, PATIENCE, Rest};
+use body::{Kept, PATIENCE, Rest, Stalled};
 
 /// Bounds of a server.
 #[derive(Debug, Clone, Copy)]
@@ -216,6 +216,7 @@ impl Api {
         let long = is_long_running(&info, &query);
         let _seat = if long { None } else { Some(self.seating.seat(&user, &info.attributes, request.method()).await?) };
         let small = !long && *request.method() == Method::GET && compress::is_wanted(request.headers());
+        let stalled = request.extensions().get::<Stalled>().cloned().unwrap_or_default();
         let agent = request.headers().get(header::USER_AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default();
         let call = Call { user, info, query, agent: agent.to_owned() };
         let served = rest::serve(self, call, request);
@@ -223,10 +224,14 @@ impl Api {
             return Box::pin(served).await;
         }
         let served = async { if small { served.await.map(compress::compress) } else { served.await } };
-        tokio::time::timeout(self.timeout, Box::pin(served)).await.unwrap_or_else(|_| {
-            let text = "Timeout: request did not complete within the allotted timeout";
-            Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", text))
-        })
+        match tokio::time::timeout(self.timeout, Box::pin(served)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) if !stalled.is_so() => Err(error),
+            Ok(Err(_)) | Err(_) => {
+                let text = "Timeout: request did not complete within the allotted timeout";
+                Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", text))
+            }
+        }
     }
 
     /// Paths that are no resources.
@@ -315,7 +320,8 @@ fn keep_body(request: Request<Body>, is_long: bool) -> (Request<Body>, Option<Un
     let awaits_leave = request.headers().contains_key(header::EXPECT);
     let (parts, body) = request.into_parts();
     let body = Kept::new(body, (!is_long).then_some(PATIENCE));
-    let request = Request::from_parts(parts, body.body());
+    let mut request = Request::from_parts(parts, body.body());
+    request.extensions_mut().insert(body.stalled());
     (request, (!is_shared).then_some(Unread { body, awaits_leave }))
 }
 

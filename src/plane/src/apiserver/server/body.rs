@@ -7,6 +7,7 @@
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -30,7 +31,17 @@ const LONG_TIME: Duration = Duration::from_secs(10);
 /// The client stopped sending in the middle.
 #[derive(Debug, thiserror::Error)]
 #[error("no more of it came within {0:?}")]
-struct Stalled(Duration);
+struct Late(Duration);
+
+/// Tells whether a request's body stopped coming; an extension of the request.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stalled(Arc<AtomicBool>);
+
+impl Stalled {
+    pub(super) fn is_so(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
 
 /// What is left of a body once the answer is known.
 #[derive(Debug)]
@@ -52,6 +63,7 @@ struct Reading {
     body: Body,
     patience: Option<Duration>,
     deadline: Option<Pin<Box<Sleep>>>,
+    stalled: Stalled,
     is_begun: bool,
     is_ended: bool,
     is_broken: bool,
@@ -60,13 +72,26 @@ struct Reading {
 impl Kept {
     /// Keeps a body. With `patience` its reader gets an error when nothing comes for that long.
     pub(super) fn new(body: Body, patience: Option<Duration>) -> Self {
-        let reading = Reading { body, patience, deadline: None, is_begun: false, is_ended: false, is_broken: false };
+        let reading = Reading {
+            body,
+            patience,
+            deadline: None,
+            stalled: Stalled::default(),
+            is_begun: false,
+            is_ended: false,
+            is_broken: false,
+        };
         Self(Arc::new(Mutex::new(reading)))
     }
 
     /// Returns the half for the reader.
     pub(super) fn body(&self) -> Body {
         Body::new(self.clone())
+    }
+
+    /// Returns what will tell whether the body stopped coming.
+    pub(super) fn stalled(&self) -> Stalled {
+        self.0.lock().stalled.clone()
     }
 
     /// Reads a short rest away. `awaits_leave`: the client sends nothing before it is told to go on.
@@ -128,7 +153,8 @@ impl Reading {
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
         ready!(deadline.as_mut().poll(context));
         (self.is_broken, self.is_ended) = (true, true);
-        Poll::Ready(Some(Err(axum::Error::new(Stalled(patience)))))
+        self.stalled.0.store(true, Ordering::Release);
+        Poll::Ready(Some(Err(axum::Error::new(Late(patience)))))
     }
 }
 
