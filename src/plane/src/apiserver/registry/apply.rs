@@ -72,6 +72,8 @@ impl Registry {
                     );
                     return Err(ApiError::conflict(resource, name, resource.plural, &text));
                 }
+                // A creation waits for whoever empties a namespace, and that one may wait for this turn.
+                turn = None;
                 match self.create(resource, namespace, object, &options).await {
                     Ok(made) => return Ok((made, true)),
                     Err(error) if error.is_already_exists() => continue,

@@ -54,15 +54,17 @@ impl Registry {
     ) -> Result<(Object, bool), ApiError> {
         check_place(resource, namespace, name, &object)?;
         let versioned = !meta(&object, "resourceVersion").is_empty();
-        if !versioned && !resource.unconditional_update && self.store.get(&resource.key(namespace, name)).is_some() {
+        let (key, mut turn) = (resource.key(namespace, name), None);
+        if !versioned && !resource.unconditional_update && self.store.get(&key).is_some() {
             let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
             return Err(ApiError::invalid(resource, name, vec![cause]));
         }
-        let (key, mut turn) = (resource.key(namespace, name), None);
         for tries in 0..TRIES {
             self.turns.wait(&key, tries, &mut turn).await;
             let Some(entry) = self.store.get(&key) else {
                 if resource.create_on_update && part == Part::Main && !versioned {
+                    // A creation waits for whoever empties a namespace, and that one may wait for this turn.
+                    drop(turn);
                     return self.create(resource, namespace, object, options).await.map(|made| (made, true));
                 }
                 return Err(ApiError::not_found(resource, name));
