@@ -120,19 +120,22 @@ impl Served {
 
     /// Returns the schema as it was written; without one, everything is kept.
     pub(crate) fn schema_text(&self) -> Value {
-        let mut object = parse(&self.source).unwrap_or_default();
+        self.schema_of(parse(&self.source).unwrap_or_default())
+    }
+
+    fn schema_of(&self, mut definition: Value) -> Value {
         let pointer = format!("/spec/versions/{}/schema/openAPIV3Schema", self.at);
-        let text = object.pointer_mut(&pointer).map(Value::take).filter(Value::is_object);
+        let text = definition.pointer_mut(&pointer).map(Value::take).filter(Value::is_object);
         text.unwrap_or_else(|| json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))
     }
 
     /// Returns the schema.
     pub(crate) fn schema(&self) -> &Arc<Schema> {
         self.schema.get_or_init(|| {
-            let node = Node::read(&self.schema_text());
             let definition = parse(&self.source).unwrap_or_default();
             let generation = definition.pointer("/metadata/generation").and_then(Value::as_i64);
             let may_not_fit = generation.is_none_or(|generation| generation > 1);
+            let node = Node::read(&self.schema_of(definition));
             Arc::new(Schema { has_defaults: node.has_defaults(), may_not_fit, node })
         })
     }

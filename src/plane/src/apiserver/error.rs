@@ -7,6 +7,7 @@ use longshore_api::managed::Conflict;
 use longshore_api::validate::FieldError;
 use serde_json::{Map, Value, json};
 
+use super::identity::Forbidden;
 use super::resources::Resource;
 use crate::store::StoreError;
 
@@ -216,7 +217,7 @@ impl ApiError {
     }
 
     /// 403 by missing rights, with the text already made.
-    pub fn denied(message: String, group: &str, kind: &str, name: &str) -> Self {
+    fn denied(message: String, group: &str, kind: &str, name: &str) -> Self {
         let mut info = Map::new();
         for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
             if !value.is_empty() {
@@ -224,6 +225,12 @@ impl ApiError {
             }
         }
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with(Value::Object(info))
+    }
+
+    /// 403 by missing rights, in the standard text.
+    pub(super) fn refused(refusal: &Forbidden<'_>) -> Self {
+        let asked = refusal.attributes;
+        Self::denied(refusal.to_string(), &asked.api_group, &asked.resource, &asked.name)
     }
 
     /// 403 because the namespace is going away.

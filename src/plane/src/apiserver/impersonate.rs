@@ -62,8 +62,7 @@ pub(super) fn wanted(
         match rights.authorize(caller, &attributes) {
             Decision::Allow => Ok(()),
             Decision::Deny { reason } => {
-                let text = Forbidden { user: caller, attributes: &attributes, reason: &reason }.to_string();
-                Err(ApiError::denied(text, group, resource, name))
+                Err(ApiError::refused(&Forbidden { user: caller, attributes: &attributes, reason: &reason }))
             }
         }
     };

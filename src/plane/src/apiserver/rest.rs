@@ -187,8 +187,7 @@ async fn subresource(
 fn may_create(api: &Api, call: &Call) -> Result<(), ApiError> {
     let attributes = Attributes { verb: "create".to_owned(), ..call.info.attributes.clone() };
     let Decision::Deny { reason } = api.hooks().authorize.authorize(&call.user, &attributes) else { return Ok(()) };
-    let refusal = Forbidden { user: &call.user, attributes: &attributes, reason: &reason };
-    Err(ApiError::denied(refusal.to_string(), &attributes.api_group, &attributes.resource, &attributes.name))
+    Err(ApiError::refused(&Forbidden { user: &call.user, attributes: &attributes, reason: &reason }))
 }
 
 fn wanted(headers: &HeaderMap) -> Result<Wanted, ApiError> {

@@ -196,14 +196,7 @@ impl Api {
         request: Request<Body>,
     ) -> Result<Response<Body>, ApiError> {
         if let Decision::Deny { reason } = decision {
-            let refusal = Forbidden { user: &user, attributes: &info.attributes, reason };
-            let attributes = &info.attributes;
-            return Err(ApiError::denied(
-                refusal.to_string(),
-                &attributes.api_group,
-                &attributes.resource,
-                &attributes.name,
-            ));
+            return Err(ApiError::refused(&Forbidden { user: &user, attributes: &info.attributes, reason }));
         }
         if !info.attributes.is_resource {
             if matches!(&*info.attributes.verb, "get" | "head")
