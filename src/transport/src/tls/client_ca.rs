@@ -1,11 +1,13 @@
 //! Judges client certificates after the handshake: signed by the client authority, in its time, meant for clients.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{CertificateError, RootCertStore};
@@ -13,6 +15,9 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 use super::{TlsConfigError, provider};
 use crate::pki::{CertificateFacts, PkiError, certificates_from_pem, read_certificates};
+
+/// Most chains that are remembered as good; each is one client's.
+const REMEMBERED: usize = 4096;
 
 /// Who a client certificate says its holder is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +76,39 @@ pub struct ClientCa {
 struct Verifier {
     verifier: Arc<dyn ClientCertVerifier>,
     authorities: Vec<CertificateDer<'static>>,
+    /// Chains that were found good: a client shows the same one with every request, and checking signatures takes
+    /// longer than many a request.
+    good: Mutex<HashMap<Box<[CertificateDer<'static>]>, Good>>,
+}
+
+/// What is known of a chain that was found good.
+#[derive(Debug, Clone)]
+struct Good {
+    subject: PeerSubject,
+    from: Timestamp,
+    until: Timestamp,
+}
+
+impl Verifier {
+    /// Returns whose a chain is if it was found good before and is in its time now.
+    fn remembered(&self, chain: &[CertificateDer<'static>], now: Timestamp) -> Option<PeerSubject> {
+        let good = self.good.lock();
+        good.get(chain).filter(|good| good.from <= now && now <= good.until).map(|good| good.subject.clone())
+    }
+
+    /// Remembers a good chain for as long as each of its certificates is in its time.
+    fn remember(&self, chain: &[CertificateDer<'static>], leaf: &CertificateFacts, subject: &PeerSubject) {
+        let (mut from, mut until) = (leaf.not_before, leaf.not_after);
+        for above in chain.iter().skip(1) {
+            let Ok(above) = CertificateFacts::from_der(above) else { return };
+            (from, until) = (from.max(above.not_before), until.min(above.not_after));
+        }
+        let mut good = self.good.lock();
+        if good.len() >= REMEMBERED {
+            good.clear();
+        }
+        good.insert(chain.into(), Good { subject: subject.clone(), from, until });
+    }
 }
 
 impl ClientCa {
@@ -108,11 +146,20 @@ impl ClientCa {
         let Some((leaf, intermediates)) = chain.split_first() else {
             return Err(refused("", "none was presented".to_owned()));
         };
+        let verifier = self.verifier.load();
+        if let Some(subject) = verifier.remembered(chain, now) {
+            return Ok(subject);
+        }
         let facts = CertificateFacts::from_der(leaf).map_err(|error| refused("", error.to_string()))?;
         let at = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0)));
-        match self.verifier.load().verifier.verify_client_cert(leaf, intermediates, at) {
+        match verifier.verifier.verify_client_cert(leaf, intermediates, at) {
             Ok(_) if facts.common_name.is_empty() => Err(refused(&facts.subject, "it has no common name".to_owned())),
-            Ok(_) => Ok(PeerSubject { common_name: facts.common_name, organizations: facts.organizations }),
+            Ok(_) => {
+                let (common_name, organizations) = (facts.common_name.clone(), facts.organizations.clone());
+                let subject = PeerSubject { common_name, organizations };
+                verifier.remember(chain, &facts, &subject);
+                Ok(subject)
+            }
             Err(error) => Err(explain(&error, facts, now)),
         }
     }
@@ -142,5 +189,5 @@ fn build(authorities: Vec<CertificateDer<'static>>) -> Result<Verifier, TlsConfi
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
         .build()
         .map_err(|error| PkiError::Certificate(error.to_string()))?;
-    Ok(Verifier { verifier, authorities })
+    Ok(Verifier { verifier, authorities, good: Mutex::default() })
 }

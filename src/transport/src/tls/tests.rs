@@ -44,6 +44,32 @@ fn client_certificates_are_judged_by_authority_time_and_purpose() {
 }
 
 #[test]
+fn a_chain_that_was_good_is_good_only_in_its_time_and_under_its_authority() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.crt");
+    std::fs::write(&file, world.ca()).unwrap();
+    let ca = ClientCa::from_file(&file).unwrap();
+    let mut short = LeafRequest::client("jane", None);
+    short.validity = Duration::from_secs(60);
+    let short = chain(&world.authority.issue(&short, world.now).unwrap().certificate_pem);
+    for _ in 0..3 {
+        assert_eq!(ca.verify(&short, world.now).unwrap().common_name, "jane");
+    }
+    let other = chain(&world.client_pair("joe").certificate_pem);
+    assert_eq!(ca.verify(&other, world.now).unwrap().common_name, "joe");
+    let later = world.now.checked_add(Duration::from_secs(120)).unwrap();
+    assert!(matches!(ca.verify(&short, later), Err(ClientCertificateError::Expired { .. })));
+    let earlier = world.now.checked_sub(Duration::from_secs(86400)).unwrap();
+    assert!(matches!(ca.verify(&short, earlier), Err(ClientCertificateError::NotYetValid { .. })));
+
+    let next = Authority::generate("kubernetes", Duration::from_secs(3600), world.now).unwrap();
+    std::fs::write(&file, &next.keyed().certificate_pem).unwrap();
+    assert!(ca.reload().unwrap());
+    assert!(matches!(ca.verify(&other, world.now), Err(ClientCertificateError::UnknownAuthority { .. })));
+}
+
+#[test]
 fn an_unknown_cipher_suite_is_refused_with_what_there_is() {
     let certificate = ReloadableCertificate::from_pem(&World::new().server_pair()).unwrap();
     let settings = |name: &str| ServerTls { cipher_suites: vec![name.to_owned()], ..ServerTls::default() };
