@@ -25,10 +25,12 @@ use tower::{Service, ServiceExt as _};
 use crate::upgrade::keep_alive;
 
 mod callers;
+mod even;
 mod files;
 
 use callers::{Callers, Entered};
 pub use callers::{Newcomer, StrangerLimits};
+use even::Even;
 
 /// How often a full server looks for somebody who may leave.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
@@ -207,6 +209,7 @@ where
     S::Future: Send,
 {
     keep_alive(&stream);
+    let stream = Even(stream);
     let Some(acceptor) = &connections.acceptor else {
         let peer = PeerIdentity { address, certificates: Arc::new([]) };
         return http(stream, peer, entered, connections).await;

@@ -4,6 +4,7 @@ pub mod atomic;
 pub mod backoff;
 pub mod clock;
 pub mod errors;
+pub mod fair;
 pub mod hex;
 pub mod mailbox;
 pub mod tasks;

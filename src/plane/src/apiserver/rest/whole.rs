@@ -3,10 +3,11 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
+use longshore_util::fair;
 
 use crate::store::Text;
 
@@ -70,11 +71,14 @@ impl Body for ListBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
         if this.left == 0 {
             return Poll::Ready(None);
         }
+        // A client with a large window would have all of it put together before anybody else's request is looked at.
+        ready!(fair::poll_turn(cx)).made_progress();
+        fair::charge(cx, PIECE);
         let mut piece = BytesMut::with_capacity(PIECE.min(this.left) + (PIECE >> 2));
         this.fill(&mut piece, PIECE);
         Poll::Ready(Some(Ok(Frame::data(piece.freeze()))))
