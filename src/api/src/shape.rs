@@ -5,6 +5,10 @@ use serde_json::Value;
 
 /// Reads a value as `T`; the error names the field, what was found and what is wanted.
 pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    // Keeping track of the path costs more than reading: it is done for what does not fit.
+    if let Ok(fits) = T::deserialize(value) {
+        return Ok(fits);
+    }
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         // A dot alone is the whole object.

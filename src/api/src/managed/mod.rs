@@ -10,4 +10,4 @@ mod walk;
 
 pub use walk::Root;
 
-pub use owners::{Applied, ApplyError, Conflict, Managed, Manager, Write, apply, update};
+pub use owners::{Applied, ApplyError, Conflict, Managed, Manager, Write, apply, update, update_fields};

@@ -47,6 +47,18 @@ pub struct Manager {
 }
 
 impl Manager {
+    /// Reads whose an entry of `managedFields` is.
+    fn of(entry: &Value) -> Option<Self> {
+        let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
+        let applies = match text("operation") {
+            "Apply" => true,
+            "Update" => false,
+            _ => return None,
+        };
+        let (name, api_version) = (text("manager").to_owned(), text("apiVersion").to_owned());
+        Some(Self { applies, name, api_version, subresource: text("subresource").to_owned() })
+    }
+
     /// Whether both are one: an applier is the same in all versions.
     fn is(&self, other: &Self) -> bool {
         self.applies == other.applies
@@ -84,23 +96,13 @@ impl Managed {
     pub fn read(value: &Value) -> Option<Self> {
         let mut entries: Vec<Entry> = Vec::new();
         for entry in value.as_array()? {
-            let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let applies = match text("operation").as_str() {
-                "Apply" => true,
-                "Update" => false,
-                _ => return None,
-            };
+            let manager = Manager::of(entry)?;
+            let time = entry.get("time").and_then(Value::as_str).unwrap_or_default().to_owned();
             let set = match entry.get("fieldsV1") {
                 None | Some(Value::Null) => Set::default(),
                 Some(fields) => Set::from_value(fields)?,
             };
-            let manager = Manager {
-                applies,
-                name: text("manager"),
-                api_version: text("apiVersion"),
-                subresource: text("subresource"),
-            };
-            entries.push(Entry { manager, time: text("time"), set });
+            entries.push(Entry { manager, time, set });
         }
         Some(Self(entries))
     }
@@ -220,8 +222,67 @@ pub fn update(
     write: &Write<'_>,
     live: &Value,
     new: &Value,
-    mut managed: Managed,
+    managed: Managed,
 ) -> Managed {
+    entered(write, &changes(schema, root, write, live, new), managed)
+}
+
+/// Returns `managedFields` after a write that is no apply, from what they were before; nothing if they cannot be read. Most
+/// writes change fields that their writer owns already: what was there is kept then, with a new time.
+pub fn update_fields(
+    schema: &Schema,
+    root: Root<'_>,
+    write: &Write<'_>,
+    live: &Value,
+    new: &Value,
+    mut fields: Value,
+) -> Option<Value> {
+    let comparison = changes(schema, root, write, live, new);
+    if is_settled(write, &comparison, &fields) {
+        let manager = write.manager(false);
+        let entries = fields.as_array_mut()?;
+        if !owned(comparison.written()).is_empty()
+            && let Some(entry) = entries.iter_mut().find(|entry| Manager::of(entry).is_some_and(|own| own.is(&manager)))
+        {
+            entry["time"] = json!(write.now);
+        }
+        let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        entries.sort_by_cached_key(|entry| {
+            let manager = Manager::of(entry);
+            (manager.as_ref().is_none_or(|manager| !manager.applies), text(entry, "time"), manager)
+        });
+        return Some(fields);
+    }
+    Some(entered(write, &comparison, Managed::read(&fields)?).to_value())
+}
+
+/// Whether a write leaves every manager what it has.
+fn is_settled(write: &Write<'_>, comparison: &Comparison, fields: &Value) -> bool {
+    let Some(entries) = fields.as_array() else { return false };
+    let (manager, written) = (write.manager(false), comparison.written());
+    let (wanted, nothing) = (owned(written.clone()), json!({}));
+    let mut is_entered = wanted.is_empty();
+    let mut updaters = 0;
+    for entry in entries {
+        let Some(other) = Manager::of(entry) else { return false };
+        updaters += usize::from(!other.applies);
+        let fields = entry.get("fieldsV1").unwrap_or(&nothing);
+        let keeps = if other.is(&manager) {
+            is_entered = is_entered || wanted.is_within(fields);
+            // What nobody may own would have to be taken out as well.
+            !comparison.removed.meets(fields) && written.without(&wanted).is_empty()
+        } else {
+            !written.meets(fields) && !comparison.removed.meets(fields)
+        };
+        if !keeps {
+            return false;
+        }
+    }
+    is_entered && updaters <= MAX_UPDATERS
+}
+
+/// Returns which fields a write changes, of those that it may.
+fn changes(schema: &Schema, root: Root<'_>, write: &Write<'_>, live: &Value, new: &Value) -> Comparison {
     let (mut live, mut new) = (unlike(live, new), unlike(new, live));
     fill(schema, root, &mut live);
     fill(schema, root, &mut new);
@@ -229,7 +290,12 @@ pub fn update(
     for field in write.untouched {
         comparison.forget(&[format!("f:{field}")]);
     }
-    managed.yield_to(None, &comparison);
+    comparison
+}
+
+/// Enters what a write changes.
+fn entered(write: &Write<'_>, comparison: &Comparison, mut managed: Managed) -> Managed {
+    managed.yield_to(None, comparison);
     let written = owned(comparison.written());
     if !written.is_empty() {
         let manager = write.manager(false);

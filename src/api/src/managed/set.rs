@@ -144,6 +144,22 @@ impl Set {
         }
     }
 
+    /// Whether all paths are in what is written as `fieldsV1`.
+    pub(super) fn is_within(&self, fields: &Value) -> bool {
+        self.0.iter().all(|(element, node)| {
+            fields.get(element).is_some_and(|found| {
+                (!node.member || is_member(found)) && (node.below.0.is_empty() || node.below.is_within(found))
+            })
+        })
+    }
+
+    /// Whether any path is in what is written as `fieldsV1`.
+    pub(super) fn meets(&self, fields: &Value) -> bool {
+        self.0.iter().any(|(element, node)| {
+            fields.get(element).is_some_and(|found| (node.member && is_member(found)) || node.below.meets(found))
+        })
+    }
+
     /// Writes the set as `fieldsV1`.
     pub fn to_value(&self) -> Value {
         let entries = self.0.iter().map(|(element, node)| {
@@ -171,6 +187,11 @@ impl Set {
         }
         Some(set)
     }
+}
+
+/// Whether the path to a place of `fieldsV1` is in the set.
+fn is_member(found: &Value) -> bool {
+    found.as_object().is_some_and(|map| map.is_empty() || map.contains_key("."))
 }
 
 /// Returns an element as we write it.

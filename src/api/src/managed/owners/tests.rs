@@ -252,6 +252,30 @@ fn the_owners_of_the_deepest_object_are_read_back() {
 }
 
 proptest::proptest! {
+    /// What is kept as it was written says the same as what is read, changed and written again.
+    #[test]
+    fn fields_that_are_kept_are_those_that_would_be_written(steps in proptest::collection::vec(
+        (0u8..3, 0u8..3, proptest::collection::btree_map("[abcd]", "[12]", 0..4)), 1..12))
+    {
+        let (mut live, mut managed) = (config(json!({})), Managed::default());
+        for (time, (who, what, data)) in steps.into_iter().enumerate() {
+            let mut new = live.clone();
+            match what {
+                0 => new["data"] = json!(data),
+                1 => new["metadata"]["labels"] = json!(data),
+                _ => new["metadata"]["ownerReferences"] = data.keys().map(|uid| json!({"uid": uid, "name": "x"})).collect(),
+            }
+            let (name, now) = (format!("m{who}"), format!("2026-01-01T00:00:{time:02}Z"));
+            let write = Write { now: &now, ..write(&name) };
+            let before = managed.to_value();
+            managed = update(schema(), id("ConfigMap"), &write, &live, &new, managed);
+            let kept = update_fields(schema(), id("ConfigMap"), &write, &live, &new, before).unwrap();
+            proptest::prop_assert_eq!(&kept, &managed.to_value());
+            managed = Managed::read(&kept).unwrap();
+            live = new;
+        }
+    }
+
     /// Whatever is applied in turn: an apply of what is there is none, and nobody owns what is not there.
     #[test]
     fn the_books_agree_with_the_object(steps in proptest::collection::vec((0u8..3, proptest::collection::btree_map("[abc]", "[12]", 0..3)), 1..8)) {

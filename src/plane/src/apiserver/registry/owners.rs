@@ -64,15 +64,25 @@ pub(super) fn enter(
     if is_reset(&sent) && part == Part::Main {
         return;
     }
+    let api_version = resource.api_version();
+    let (subresource, untouched) = (part.subresource(), part.untouched(resource));
+    let write = Write { manager, api_version: &api_version, subresource, now, untouched };
+    if let (Some(old), Some(kept)) = (old, kept)
+        && *kept == sent
+        && kept.as_array().is_some_and(|kept| !kept.is_empty())
+    {
+        // As most are: the writer says nothing of owners, or what there is already.
+        if let Some(fields) = managed::update_fields(schema(), known.root(), &write, old, object, sent) {
+            put_fields(object, fields);
+        }
+        return;
+    }
     let sent = Managed::read(&sent).filter(|sent| part == Part::Main && !sent.is_empty());
     let managed = sent.or_else(|| kept.and_then(Managed::read)).unwrap_or_default();
     if managed.is_empty() && old.is_some() {
         // Objects from before the books were kept have none until something is applied.
         return;
     }
-    let api_version = resource.api_version();
-    let (subresource, untouched) = (part.subresource(), part.untouched(resource));
-    let write = Write { manager, api_version: &api_version, subresource, now, untouched };
     let empty = json!({});
     let managed = managed::update(schema(), known.root(), &write, old.unwrap_or(&empty), object, managed);
     put(object, &managed);
@@ -88,7 +98,10 @@ pub(crate) fn of_review(answer: &mut Value, sent: &Value, subresource: &str, opt
 
 /// Writes the owners into an object.
 pub(super) fn put(object: &mut Value, managed: &Managed) {
-    let fields = managed.to_value();
+    put_fields(object, managed.to_value());
+}
+
+fn put_fields(object: &mut Value, fields: Value) {
     if fields.as_array().is_some_and(|all| !all.is_empty()) {
         metadata(object).insert("managedFields".to_owned(), fields);
     }

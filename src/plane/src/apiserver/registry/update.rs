@@ -278,16 +278,22 @@ fn inherit(resource: &Resource, object: &mut Value, old: &Value) {
 
 /// Leaves of the sent object only what its path may write.
 fn merge_part(resource: &Resource, part: Part, object: &mut Value, old: &Value) {
+    // What a client sends beside the part is mostly what is there already: nothing is copied then.
     let take_over = |object: &mut Value, keep: &str| {
-        let mut merged = old.as_object().cloned().unwrap_or_default();
-        for key in ["metadata", keep] {
-            copy(&mut merged, Some(object), key);
+        let (Some(map), Some(old)) = (object.as_object_mut(), old.as_object()) else { return };
+        let is_sent = |key: &str| key == "metadata" || key == keep;
+        map.retain(|key, _| is_sent(key) || old.contains_key(key));
+        for (key, value) in old.iter().filter(|(key, _)| !is_sent(key)) {
+            if map.get(key) != Some(value) {
+                map.insert(key.clone(), value.clone());
+            }
         }
-        *object = Value::Object(merged);
     };
     match part {
         Part::Main if resource.has_status => {
-            if let Some(map) = object.as_object_mut() {
+            if let Some(map) = object.as_object_mut()
+                && map.get("status") != old.get("status")
+            {
                 copy(map, Some(old), "status");
             }
         }
