@@ -23,7 +23,7 @@ use super::registry::{ListOptions, Registry, Selection};
 use super::request::Query;
 use super::resources::{PODS, Resource};
 use super::table::{Tabler, partial};
-use crate::store::{Event, EventKind, Revision, Watch};
+use crate::store::{Event, EventKind, Revision, Text, Watch};
 
 /// How often an idle watch that wants bookmarks gets one; as often as the stock server.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -271,7 +271,7 @@ impl Stream {
             };
         }
         let may_match = |bytes: &[u8]| self.selection.may_match(bytes);
-        if !may_match(&event.object()) && !event.previous.as_deref().is_some_and(may_match) {
+        if !may_match(&event.object()) && !event.previous.as_ref().is_some_and(|before| may_match(&before.bytes())) {
             return Ok(None);
         }
         let views = event.views(|bytes| self.selection.read(bytes));
@@ -287,7 +287,7 @@ impl Stream {
             (true, false) if event.kind == EventKind::Deleted => self.shaped("DELETED", &event.object()).map(Some),
             (true, false) => {
                 // It left the selection: the client sees it go as it last knew it, at the version it left.
-                let mut object = parse(event.previous.as_deref().unwrap_or_default())?;
+                let mut object = parse(&event.previous.as_ref().map(Text::bytes).unwrap_or_default())?;
                 metadata(&mut object).insert("resourceVersion".to_owned(), event.revision.to_string().into());
                 let bytes = serde_json::to_vec(&object).map_err(ApiError::internal)?;
                 self.shaped("DELETED", &bytes).map(Some)

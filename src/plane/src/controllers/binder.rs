@@ -28,7 +28,7 @@ pub(super) struct Binder {
     /// What is looked at of each pod that changes.
     brief: Outline,
     /// What is known of the nodes, by name.
-    nodes: BTreeMap<String, Value>,
+    nodes: BTreeMap<String, fit::Node>,
     node: Outline,
     load: Load,
 }
@@ -69,7 +69,7 @@ impl Load {
 impl Binder {
     pub(super) fn new(registry: Registry, events: Arc<Events>, tasks: Tasks) -> Self {
         let brief = Outline::of(WANTS);
-        let (nodes, node) = (BTreeMap::new(), Outline::of(fit::READ));
+        let (nodes, node) = (BTreeMap::new(), Outline::of(fit::Node::READ));
         Self { registry, events, tasks, brief, nodes, node, load: Load::default() }
     }
 
@@ -102,7 +102,7 @@ impl Binder {
         for (_, name) in keys {
             let found = self.registry.get(&NODES, "", name).ok();
             match found.and_then(|node| self.node.read(&node.bytes()).ok()) {
-                Some(node) => drop(self.nodes.insert(name.clone(), node)),
+                Some(node) => drop(self.nodes.insert(name.clone(), fit::Node::of(&node))),
                 None => drop(self.nodes.remove(name)),
             }
         }

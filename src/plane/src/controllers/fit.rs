@@ -2,35 +2,53 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::apiserver::object::{list, text};
 
-/// Why a node was passed over, in the stock scheduler's words.
-fn obstacle(pod: &Value, node: &Value) -> Option<String> {
-    if !is_ready(node) {
-        return Some("had untolerated taint(s)".to_owned());
-    }
-    if node.pointer("/spec/unschedulable").and_then(Value::as_bool) == Some(true) {
-        return Some("were unschedulable".to_owned());
-    }
-    let labels = node.pointer("/metadata/labels");
-    let selector = pod.pointer("/spec/nodeSelector").and_then(Value::as_object);
-    if selector.into_iter().flatten().any(|(key, value)| labels.and_then(|labels| labels.get(key)) != Some(value)) {
-        return Some("didn't match Pod's node affinity/selector".to_owned());
-    }
-    let hard = |taint: &&Value| matches!(text(taint, "/effect"), "NoSchedule" | "NoExecute");
-    let open = list(node, "/spec/taints")
-        .iter()
-        .filter(hard)
-        .any(|taint| !list(pod, "/spec/tolerations").iter().any(|toleration| tolerates(toleration, taint)));
-    open.then(|| "had untolerated taint(s)".to_owned())
+/// What is looked at of a node, read once: each pod looks at all nodes.
+#[derive(Debug)]
+pub(super) struct Node {
+    name: String,
+    ready: bool,
+    closed: bool,
+    labels: Map<String, Value>,
+    /// Those that keep pods away.
+    taints: Vec<Value>,
 }
 
-fn is_ready(node: &Value) -> bool {
-    list(node, "/status/conditions")
-        .iter()
-        .any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True")
+impl Node {
+    /// Where in an object those things stand.
+    pub(super) const READ: [&str; 5] =
+        ["metadata.name", "metadata.labels", "spec.unschedulable", "spec.taints", "status.conditions"];
+
+    /// Reads a node.
+    pub(super) fn of(node: &Value) -> Self {
+        let is_ready = |condition: &Value| text(condition, "/type") == "Ready" && text(condition, "/status") == "True";
+        let is_hard = |taint: &&Value| matches!(text(taint, "/effect"), "NoSchedule" | "NoExecute");
+        Self {
+            name: text(node, "/metadata/name").to_owned(),
+            ready: list(node, "/status/conditions").iter().any(is_ready),
+            closed: node.pointer("/spec/unschedulable").and_then(Value::as_bool) == Some(true),
+            labels: node.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default(),
+            taints: list(node, "/spec/taints").iter().filter(is_hard).cloned().collect(),
+        }
+    }
+
+    /// Why it was passed over, in the stock scheduler's words.
+    fn obstacle(&self, selector: Option<&Map<String, Value>>, tolerations: &[Value]) -> Option<&'static str> {
+        if !self.ready {
+            return Some("had untolerated taint(s)");
+        }
+        if self.closed {
+            return Some("were unschedulable");
+        }
+        if selector.into_iter().flatten().any(|(key, value)| self.labels.get(key) != Some(value)) {
+            return Some("didn't match Pod's node affinity/selector");
+        }
+        let open = self.taints.iter().any(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)));
+        open.then_some("had untolerated taint(s)")
+    }
 }
 
 fn tolerates(toleration: &Value, taint: &Value) -> bool {
@@ -45,23 +63,21 @@ fn tolerates(toleration: &Value, taint: &Value) -> bool {
     }
 }
 
-/// What of a node is looked at.
-pub(super) const READ: [&str; 5] =
-    ["metadata.name", "metadata.labels", "spec.unschedulable", "spec.taints", "status.conditions"];
-
 /// Returns the node for a pod: of those that fit the one with the fewest pods. Otherwise what is said about it.
 pub(super) fn choose<'n>(
     pod: &Value,
-    nodes: impl ExactSizeIterator<Item = &'n Value>,
+    nodes: impl ExactSizeIterator<Item = &'n Node>,
     pods_on: impl Fn(&str) -> usize,
 ) -> Result<String, String> {
     let count = nodes.len();
-    let mut obstacles: BTreeMap<String, usize> = BTreeMap::new();
+    let selector = pod.pointer("/spec/nodeSelector").and_then(Value::as_object);
+    let tolerations = list(pod, "/spec/tolerations");
+    let mut obstacles: BTreeMap<&str, usize> = BTreeMap::new();
     let mut fitting = Vec::new();
     for node in nodes {
-        match obstacle(pod, node) {
+        match node.obstacle(selector, tolerations) {
             Some(reason) => *obstacles.entry(reason).or_default() += 1,
-            None => fitting.push(text(node, "/metadata/name")),
+            None => fitting.push(&*node.name),
         }
     }
     if let Some(name) = fitting.into_iter().min_by_key(|name| pods_on(name)) {
@@ -86,6 +102,7 @@ mod tests {
     }
 
     fn pick(pod: &Value, nodes: &[Value]) -> Result<String, String> {
+        let nodes: Vec<Node> = nodes.iter().map(Node::of).collect();
         choose(pod, nodes.iter(), |name| usize::from(name == "a"))
     }
 

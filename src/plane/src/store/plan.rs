@@ -28,7 +28,7 @@ pub(super) fn plan(operation: Operation, current: Option<&Entry>, revision: Revi
         Some(entry) if entry.revision != expected => {
             Err(StoreError::Conflict { key: Arc::clone(key), expected, found: entry.revision })
         }
-        Some(entry) => Ok(Some(entry.value.bytes())),
+        Some(entry) => Ok(Some(entry.value.clone())),
     };
     match operation {
         Operation::Create { key, draft } => match current {

@@ -178,8 +178,7 @@ impl State {
             if event.key.starts_with(prefix) {
                 // The revision of the older state only matters to writers, who never use an old list's entries.
                 let before = event.previous.clone();
-                let entry =
-                    before.map(|value| Entry { key: Arc::clone(&event.key), revision: at, value: value.into() });
+                let entry = before.map(|value| Entry { key: Arc::clone(&event.key), revision: at, value });
                 past.insert(&*event.key, entry);
             }
         }
@@ -225,9 +224,18 @@ impl State {
         }
     }
 
-    /// Returns up to which revision the history should be dropped now.
+    /// Returns up to which revision the history should be dropped now. It may grow a sixteenth over its limits before: what
+    /// is dropped at once costs the durable engine much less than the same one by one.
     pub(super) fn compaction(&self, now: Timestamp) -> Option<Revision> {
         let (mut bytes, mut events) = (self.history_bytes, self.history.len());
+        let Limits { age: most_age, bytes: most_bytes, events: most_events } = self.limits;
+        let oldest = self.history.front().map(|past| now.duration_since(past.at).unsigned_abs()).unwrap_or_default();
+        if bytes <= most_bytes + most_bytes / 16
+            && events <= most_events + most_events / 16
+            && oldest <= most_age + most_age / 16
+        {
+            return None;
+        }
         let mut upto = None;
         for Past { event, at } in &self.history {
             let age = now.duration_since(*at).unsigned_abs();

@@ -80,13 +80,17 @@ impl Text {
 
     /// Writes it behind what is there.
     pub fn write(&self, out: &mut BytesMut) {
-        let mut from = 0;
-        for Insert { at, piece } in self.inserts() {
-            out.extend_from_slice(self.own.get(from..*at).unwrap_or_default());
-            out.extend_from_slice(piece);
-            from = *at;
-        }
-        out.extend_from_slice(self.own.get(from..).unwrap_or_default());
+        self.pieces().for_each(|piece| out.extend_from_slice(piece));
+    }
+
+    /// Returns it in pieces, in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.inserts().iter().map(|insert| insert.at));
+        let inserts = self.inserts().iter().map(Some).chain(std::iter::once(None));
+        starts.zip(inserts).flat_map(|(from, insert)| {
+            let end = insert.map_or(self.own.len(), |insert| insert.at);
+            [self.own.get(from..end).unwrap_or_default(), insert.map_or(&[], |insert| &*insert.piece)]
+        })
     }
 
     fn inserts(&self) -> &[Insert] {

@@ -212,7 +212,7 @@ pub struct Event {
     frame: Bytes,
     object: Range<usize>,
     /// What was there before, if anything.
-    pub previous: Option<Bytes>,
+    pub previous: Option<Text>,
     nodes: OnceLock<Nodes>,
     views: Arc<Mutex<Cached>>,
 }
@@ -244,7 +244,7 @@ impl Event {
         kind: EventKind,
         key: Arc<str>,
         parts: &[&[u8]],
-        previous: Option<Bytes>,
+        previous: Option<Text>,
     ) -> Self {
         let size: usize = parts.iter().map(|part| part.len()).sum();
         let mut frame = Vec::with_capacity(size + 40);
@@ -266,7 +266,7 @@ impl Event {
         kind: EventKind,
         key: Arc<str>,
         draft: &Draft,
-        previous: Option<Bytes>,
+        previous: Option<Text>,
     ) -> Self {
         let stamp = revision.to_string();
         match &draft.tail {
@@ -292,7 +292,7 @@ impl Event {
         if let Cached::News(Some(views)) = &*cached {
             return Arc::clone(views);
         }
-        let before = self.previous.as_deref().and_then(&read);
+        let before = self.previous.as_ref().and_then(|before| read(&before.bytes()));
         let views = Arc::new(Views { before, now: read(&self.object()) });
         if let Cached::News(place) = &mut *cached {
             *place = Some(Arc::clone(&views));
@@ -305,7 +305,7 @@ impl Event {
         self.nodes.get_or_init(|| {
             let object = self.object();
             match &self.previous {
-                Some(before) => Nodes::of(&self.key, &[before, &object]),
+                Some(before) => Nodes::of(&self.key, &[&before.bytes(), &object]),
                 None => Nodes::of(&self.key, &[&object]),
             }
         })

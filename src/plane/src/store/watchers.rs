@@ -169,11 +169,13 @@ struct Spec<'a> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::super::types::{EventKind, Revision};
     use super::*;
 
     fn event(key: &str, before: Option<&str>, now: &str) -> Event {
-        let previous = before.map(|text| text.as_bytes().to_vec().into());
+        let previous = before.map(|text| Bytes::copy_from_slice(text.as_bytes()).into());
         Event::new(Revision(1), EventKind::Updated, key.into(), &[now.as_bytes()], previous)
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use super::super::text::Text;
 use super::super::types::{Entry, Event, EventKind, Revision};
 
 /// The format written by this release.
@@ -16,7 +17,7 @@ pub(super) const FORMAT: u64 = 1;
 pub(super) fn object(entry: &Entry) -> Vec<u8> {
     let mut row = Vec::with_capacity(8 + entry.value.len());
     row.extend_from_slice(&entry.revision.0.to_le_bytes());
-    row.extend_from_slice(&entry.value.bytes());
+    entry.value.pieces().for_each(|piece| row.extend_from_slice(piece));
     row
 }
 
@@ -31,15 +32,15 @@ pub(super) fn read_object(key: &str, row: &[u8]) -> Option<Entry> {
 
 pub(super) fn event(event: &Event, at: Timestamp) -> Vec<u8> {
     let object = event.object();
-    let previous = event.previous.as_deref();
-    let mut row = Vec::with_capacity(32 + event.key.len() + object.len() + previous.map_or(0, <[u8]>::len));
+    let previous = event.previous.as_ref();
+    let mut row = Vec::with_capacity(32 + event.key.len() + object.len() + previous.map_or(0, Text::len));
     row.push(event.kind.code());
     row.extend_from_slice(&at.as_millisecond().to_le_bytes());
     row.extend_from_slice(&u32::try_from(event.key.len()).unwrap_or(u32::MAX).to_le_bytes());
     row.extend_from_slice(event.key.as_bytes());
     let length = previous.map_or(0, |previous| u64::try_from(previous.len()).unwrap_or(u64::MAX).saturating_add(1));
     row.extend_from_slice(&length.to_le_bytes());
-    row.extend_from_slice(previous.unwrap_or_default());
+    previous.into_iter().flat_map(Text::pieces).for_each(|piece| row.extend_from_slice(piece));
     row.extend_from_slice(&object);
     row
 }
@@ -54,7 +55,7 @@ pub(super) fn read_event(revision: u64, row: &[u8]) -> Option<(Event, Timestamp)
         None => (None, row),
         Some(length) => {
             let (previous, row) = row.split_at_checked(usize::try_from(length).ok()?)?;
-            (Some(Bytes::copy_from_slice(previous)), row)
+            (Some(Text::from(Bytes::copy_from_slice(previous))), row)
         }
     };
     let at = Timestamp::from_millisecond(i64::from_le_bytes(*at)).ok()?;
@@ -70,10 +71,12 @@ mod tests {
     fn rows_read_back_and_broken_ones_are_refused() {
         let at = Timestamp::from_millisecond(1_700_000_000_123).unwrap();
         for previous in [None, Some(Bytes::from_static(b"")), Some(Bytes::from_static(b"{\"a\":1}"))] {
-            let made = Event::new(Revision(7), EventKind::Updated, "pods/a/b".into(), &[b"{}"], previous.clone());
+            let text = previous.clone().map(Text::from);
+            let made = Event::new(Revision(7), EventKind::Updated, "pods/a/b".into(), &[b"{}"], text);
             let row = event(&made, at);
             let (read, when) = read_event(7, &row).unwrap();
-            assert_eq!((read.frame(), read.previous, when), (made.frame(), previous, at));
+            let before = read.previous.as_ref().map(Text::bytes);
+            assert_eq!((read.frame(), before, when), (made.frame(), previous, at));
         }
         for cut in 0..29 {
             let row = event(&Event::new(Revision(7), EventKind::Created, "pods/a/b".into(), &[b"{}"], None), at);

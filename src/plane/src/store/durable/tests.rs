@@ -39,7 +39,7 @@ async fn everything_is_found_again_history_included() {
     let events = watch.next().await.unwrap();
     let kinds: Vec<EventKind> = events.iter().map(|event| event.kind).collect();
     assert_eq!(kinds, [EventKind::Created, EventKind::Updated, EventKind::Deleted]);
-    assert_eq!(events[1].previous.as_deref(), Some(&b"{\"v\":\"1\"}"[..]));
+    assert_eq!(events[1].previous.as_ref().unwrap().bytes(), &b"{\"v\":\"1\"}"[..]);
     store.update("a", Revision(3), draft("6")).await.unwrap();
 }
 

@@ -186,9 +186,9 @@ fn take(hub: &Hub, change: pb::Event) {
             let before = last.value.bytes();
             let known = Draft::of_rendered(&before, &last.revision.to_string());
             let draft = known.or_else(|| draft(&before).ok())?;
-            return Some(Event::from_draft(revision, EventKind::Deleted, key, &draft, Some(before)));
+            return Some(Event::from_draft(revision, EventKind::Deleted, key, &draft, Some(last.value)));
         }
-        let old = old.map(|entry| entry.value.bytes());
+        let old = old.map(|entry| entry.value);
         match draft(&kv.value) {
             Ok(draft) => {
                 let kind = if old.is_some() { EventKind::Updated } else { EventKind::Created };
