@@ -8,18 +8,18 @@ use super::Collector;
 use crate::model::PodUid;
 
 impl Collector {
-    pub(super) async fn collect_files(&self, own: &BTreeSet<PodUid>) {
+    pub(super) async fn collect_files(&self, own: &BTreeSet<PodUid>, stuck: &BTreeSet<PodUid>) {
         for name in names(&self.pods_folder) {
             let uid = PodUid::from(name);
-            if self.may_remove(&uid, own) {
+            if self.may_remove(&uid, own, stuck) {
                 self.remove_folder(&uid).await;
             }
         }
-        self.collect_logs(own);
+        self.collect_logs(own, stuck);
         self.collect_links();
         let Some(cgroups) = &self.cgroups else { return };
         for (uid, class) in cgroups.uids() {
-            if self.may_remove(&uid, own)
+            if self.may_remove(&uid, own, stuck)
                 && let Err(error) = cgroups.remove_orphan(&uid, class)
                 && self.told.is_news(&format!("group {uid}"), &error.to_string())
             {
@@ -37,11 +37,11 @@ impl Collector {
     }
 
     /// Removes the logs of pods that are gone: folders named `<namespace>_<name>_<uid>`.
-    fn collect_logs(&self, own: &BTreeSet<PodUid>) {
+    fn collect_logs(&self, own: &BTreeSet<PodUid>, stuck: &BTreeSet<PodUid>) {
         for name in names(&self.pod_logs) {
             let parts: Vec<&str> = name.split('_').collect();
             let [_, _, uid] = parts.as_slice() else { continue };
-            if !self.may_remove(&PodUid::from(*uid), own) {
+            if !self.may_remove(&PodUid::from(*uid), own, stuck) {
                 continue;
             }
             let path = self.pod_logs.join(&name);

@@ -109,7 +109,7 @@ impl Collector {
                 return false;
             }
         };
-        self.collect_files(own).await;
+        self.collect_files(own, &stuck).await;
         self.told.round_is_over();
         own.retain(|uid| self.pods_folder.join(uid.as_str()).exists());
         // Last: an agent that is killed before leaves the facts to the next one, which could not know the rest as its own.
@@ -137,8 +137,9 @@ impl Collector {
         }
     }
 
-    /// Says whether what a pod has left on the machine may be removed.
-    fn may_remove(&self, uid: &PodUid, own: &BTreeSet<PodUid>) -> bool {
-        !self.table.knows(uid) && (self.cleaning == Cleaning::Everything || own.contains(uid))
+    /// Says whether what a pod has left on the machine may be removed: not while the runtime still has something of it that
+    /// may run and use that.
+    fn may_remove(&self, uid: &PodUid, own: &BTreeSet<PodUid>, stuck: &BTreeSet<PodUid>) -> bool {
+        !self.table.knows(uid) && !stuck.contains(uid) && (self.cleaning == Cleaning::Everything || own.contains(uid))
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use longshore_cri::SharedRuntime;
+use longshore_cri::fake::{Failure, On};
+use longshore_cri::{ErrorKind, SharedRuntime};
 
 use super::{Cleaning, Collector};
 use crate::model::{PodChange, PodSink as _};
@@ -51,4 +52,24 @@ async fn a_folder_that_one_agent_could_not_remove_is_removed_by_the_next() {
     collect(&bench);
     tokio::time::sleep(Duration::from_secs(200)).await;
     assert!(forgotten(&bench));
+}
+
+/// Found by the fuzzer: its volumes were taken away below it.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_cannot_be_stopped_keeps_its_files() {
+    let bench = Bench::new().await;
+    bench.set(&pod("u1"));
+    bench.until_ready("u1").await;
+    let bench = bench.again().await;
+    let logs = bench.folder.path().join("logs/default_u1_u1");
+    std::fs::create_dir_all(&logs).unwrap();
+    let refuses = Failure::Error(ErrorKind::InvalidArgument, "no".to_owned());
+    let refusal = bench.runtime.failpoints().set(On::rpc("StopContainer"), refuses);
+    collect(&bench);
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    assert!(bench.runtime.failpoints().count("StopContainer") > 1);
+    assert!(!forgotten(&bench) && logs.exists());
+    bench.runtime.failpoints().clear(refusal);
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    assert!(bench.runtime.containers().is_empty() && forgotten(&bench) && !logs.exists());
 }
