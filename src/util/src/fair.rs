@@ -28,13 +28,16 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::{Tasks, spawn};
 
     #[tokio::test]
     async fn who_does_much_at_once_lets_others_come_in_between() {
         let turns = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&turns);
-        let other = tokio::spawn(async move {
-            loop {
+        let tasks = Tasks::new();
+        let token = tasks.token().clone();
+        let other = spawn(&tasks, "other", async move {
+            while !token.is_cancelled() {
                 counted.fetch_add(1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
             }
@@ -50,6 +53,7 @@ mod tests {
         }
         // 16 MiB are 32 turns; without a charge they are half of one.
         assert!((20..100).contains(&turns.load(Ordering::Relaxed)), "{turns:?}");
-        other.abort();
+        tasks.token().cancel();
+        other.await.unwrap();
     }
 }

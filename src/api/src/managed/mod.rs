@@ -1,8 +1,9 @@
 //! Who owns which field of an object (`metadata.managedFields`), and server-side apply, which rests on it.
 //!
 //! `set` holds sets of paths, `walk` finds what differs and what an object consists of, `merge` puts an applied object over
-//! a live one, `owners` keeps the books. All of it works on JSON values by the table of types.
+//! a live one, `owners` keeps the books, `apply` is an apply as a whole. All of it works on JSON values by the table of types.
 
+mod apply;
 mod merge;
 mod owners;
 pub mod set;
@@ -10,4 +11,5 @@ mod walk;
 
 pub use walk::Root;
 
-pub use owners::{Applied, ApplyError, Conflict, Managed, Manager, Write, apply, update, update_fields};
+pub use apply::{Applied, ApplyError, Conflict, apply};
+pub use owners::{Managed, Manager, Write, update, update_fields};

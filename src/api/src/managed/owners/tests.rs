@@ -1,3 +1,5 @@
+use super::super::apply::{Applied, ApplyError, apply};
+use super::super::set::shown;
 use super::*;
 use crate::schema::schema;
 
