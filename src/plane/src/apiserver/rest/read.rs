@@ -6,9 +6,10 @@ use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::whole::ListBody;
+use super::yaml_list::YamlList;
 use super::{Call, wanted};
 use crate::apiserver::error::{ApiError, Cause};
-use crate::apiserver::negotiate::{Form, Wanted, answer};
+use crate::apiserver::negotiate::{Form, Wanted, answer, typed};
 use crate::apiserver::object::{Object, parse};
 use crate::apiserver::registry::{ListOptions, ObjectList, Selection};
 use crate::apiserver::resources::Resource;
@@ -149,23 +150,29 @@ pub(super) fn many(
     if let Some(remaining) = list.remaining {
         metadata["remainingItemCount"] = json!(remaining);
     }
-    let body = match wanted.form {
+    let (kind, api_version, items) = match wanted.form {
         Form::Plain | Form::Discovery => {
             let items: Result<Vec<Text>, ApiError> =
                 list.items.iter().map(|item| shown(resource, item.text.clone())).collect();
-            ListBody::new(head(&resource.list_kind(), &resource.api_version(), &metadata), items?)
+            (resource.list_kind(), resource.api_version(), items?)
         }
         Form::Metadata => {
             let items: Result<Vec<Text>, ApiError> =
                 list.items.iter().map(|item| Ok(encode(&partial(&item.value()?)).into())).collect();
-            ListBody::new(head("PartialObjectMetadataList", "meta.k8s.io/v1", &metadata), items?)
+            ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned(), items?)
         }
         Form::Table => {
             let table = encode(&tabler(api, call, resource)?.table(metadata, &list.items, true)?);
             return answer(StatusCode::OK, wanted, table);
         }
     };
-    if wanted.yaml || body.len() < SHORT {
+    let size: usize = items.iter().map(Text::len).sum();
+    if wanted.yaml && size >= SHORT {
+        let list = YamlList::new(&kind, &api_version, &metadata, items).map_err(ApiError::internal)?;
+        return Ok(typed(StatusCode::OK, "application/yaml", Body::new(list)));
+    }
+    let body = ListBody::new(head(&kind, &api_version, &metadata), items);
+    if size < SHORT {
         return answer(StatusCode::OK, wanted, body.join());
     }
     let mut response = answer(StatusCode::OK, wanted, Bytes::new())?;
