@@ -1,7 +1,10 @@
 //! Discovery: what is served, in the old documents and in the aggregated one.
 
+use axum::body::Body;
+use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
+use super::hooks::Issuer;
 use super::registry::Registry;
 use super::resources::{ALL, GROUPS, REVIEWS, Resource, Subresource};
 
@@ -14,6 +17,23 @@ pub(crate) fn version() -> Value {
         "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "none", "compiler": "rustc", "platform": platform(),
     })
+}
+
+/// How tokens of service accounts are checked by those who don't ask the apiserver (OpenID Connect Discovery 1.0).
+pub(crate) fn openid(issuer: &Issuer, advertised: &str) -> Value {
+    json!({
+        "issuer": issuer.name,
+        "jwks_uri": format!("https://{advertised}/openid/v1/jwks"),
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": [issuer.algorithm],
+    })
+}
+
+/// Lets clients keep an answer for an hour.
+pub(crate) fn kept(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    response
 }
 
 fn platform() -> String {

@@ -26,6 +26,17 @@ pub trait Authorize: Send + Sync + fmt::Debug + 'static {
     fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision;
 }
 
+/// Who signs tokens, for those who check them without asking the apiserver.
+#[derive(Debug, Clone)]
+pub struct Issuer {
+    /// The name that stands in tokens.
+    pub name: String,
+    /// By which algorithm it signs, as RFC 7518 names it.
+    pub algorithm: &'static str,
+    /// The public key as a JSON Web Key.
+    pub key: Value,
+}
+
 /// Answers objects that are asked and not stored.
 #[async_trait]
 pub trait Reviewer: Send + Sync + fmt::Debug + 'static {
@@ -41,6 +52,9 @@ pub trait Reviewer: Send + Sync + fmt::Debug + 'static {
     /// Answers `serviceaccounts/NAME/token`: takes a `TokenRequest`, returns it with its status. The account exists.
     async fn token(&self, user: &UserInfo, namespace: &str, account: &Value, request: Value)
     -> Result<Value, ApiError>;
+
+    /// Returns who signs the tokens.
+    fn issuer(&self) -> Issuer;
 }
 
 /// What is to be reached on a node.

@@ -7,6 +7,7 @@ mod scale;
 mod special;
 mod whole;
 mod write;
+mod yaml_list;
 
 use std::sync::Arc;
 

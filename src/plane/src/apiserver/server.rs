@@ -14,7 +14,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 use longshore_transport::serve::Newcomer;
 use longshore_util::{Tasks, spawn};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::audit::{Audit, Received};
@@ -235,7 +235,7 @@ impl Api {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return not_found();
         }
-        let json = |value: Value| {
+        let in_json = |value: Value| {
             let wanted = Wanted::parse(request.headers()).unwrap_or(Wanted { form: Form::Plain, yaml: false });
             answer(StatusCode::OK, wanted, Bytes::from(value.to_string()))
         };
@@ -245,6 +245,14 @@ impl Api {
                 let text =
                     self.metrics.encode(&self.registry, self.seating.open_watches()).map_err(ApiError::internal)?;
                 return Ok(plain(StatusCode::OK, text));
+            }
+            [".well-known", "openid-configuration"] => {
+                let document = discovery::openid(&self.hooks.review.issuer(), &self.advertised);
+                return Ok(discovery::kept(typed(StatusCode::OK, "application/json", document.to_string())));
+            }
+            ["openid", "v1", "jwks"] => {
+                let document = json!({"keys": [self.hooks.review.issuer().key]});
+                return Ok(discovery::kept(typed(StatusCode::OK, "application/jwk-set+json", document.to_string())));
             }
             ["version"] => discovery::version(),
             ["api"] if aggregated() => return discovery_answer(&Catalogue::of(&self.registry).aggregated(true)),
@@ -284,7 +292,7 @@ impl Api {
             },
             _ => return not_found(),
         };
-        json(document)
+        in_json(document)
     }
 }
 

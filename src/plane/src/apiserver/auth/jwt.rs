@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use longshore_transport::pki::{PkiError, private_key_from_pem, public_key_from_pem};
 use ring::rand::SystemRandom;
+use ring::rsa::PublicKeyComponents;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_2048_8192_SHA256,
     RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey,
@@ -68,7 +69,8 @@ impl SigningKey {
         &self.id
     }
 
-    fn algorithm(&self) -> &'static str {
+    /// Returns by which algorithm it signs, as RFC 7518 names it.
+    pub fn algorithm(&self) -> &'static str {
         match self.kind {
             Kind::Ecdsa(_) => "ES256",
             Kind::Rsa(_) => "RS256",
@@ -80,6 +82,26 @@ impl SigningKey {
             Kind::Ecdsa(key) => key.public_key().as_ref(),
             Kind::Rsa(key) => key.public_key().as_ref(),
         }
+    }
+
+    /// Returns the public half as a JSON Web Key (RFC 7517).
+    pub fn public_jwk(&self) -> Value {
+        let mut jwk = json!({"use": "sig", "alg": self.algorithm(), "kid": self.id});
+        let parts = match &self.kind {
+            // An uncompressed point: a byte that says so, then the two coordinates.
+            Kind::Ecdsa(_) => {
+                let (x, y) = self.public().get(1..).map(|point| point.split_at(point.len() / 2)).unwrap_or_default();
+                json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y)})
+            }
+            Kind::Rsa(key) => {
+                let PublicKeyComponents::<Vec<u8>> { n, e } = key.public_key().into();
+                json!({"kty": "RSA", "n": encode(&n), "e": encode(&e)})
+            }
+        };
+        if let (Some(jwk), Value::Object(parts)) = (jwk.as_object_mut(), parts) {
+            jwk.extend(parts);
+        }
+        jwk
     }
 
     /// Returns a signed token with these claims.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Auth, bootstrap};
 use crate::apiserver::error::ApiError;
-use crate::apiserver::hooks::{Authenticate, Authorize, Reviewer};
+use crate::apiserver::hooks::{Authenticate, Authorize, Issuer, Reviewer};
 use crate::apiserver::identity::{Attributes, Decision, UserInfo};
 use crate::apiserver::object::{child, list, metadata, text};
 use crate::apiserver::rbac;
@@ -65,6 +65,10 @@ impl Reviewer for Auth {
         request: Value,
     ) -> Result<Value, ApiError> {
         self.token_request(user, namespace, account, request)
+    }
+
+    fn issuer(&self) -> Issuer {
+        self.tokens.issuer()
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::jwt::{KeyError, SigningKey, peek};
 use super::objects::ReadObjects;
+use crate::apiserver::hooks::Issuer;
 use crate::apiserver::identity::{GROUP_AUTHENTICATED, GROUP_SERVICE_ACCOUNTS, SERVICE_ACCOUNT_USER_PREFIX, UserInfo};
 use crate::apiserver::object::text;
 
@@ -96,6 +97,11 @@ impl Tokens {
     /// Returns the audiences of the apiserver itself.
     pub fn own_audiences(&self) -> Vec<String> {
         vec![self.issuer.clone()]
+    }
+
+    /// Returns who signs the tokens, and how that is checked.
+    pub fn issuer(&self) -> Issuer {
+        Issuer { name: self.issuer.clone(), algorithm: self.key.algorithm(), key: self.key.public_jwk() }
     }
 
     /// Makes a token and says until when it is good.

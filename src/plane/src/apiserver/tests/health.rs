@@ -37,6 +37,19 @@ async fn one_that_goes_down_is_not_ready_but_lives() {
 }
 
 #[tokio::test]
+async fn who_signs_tokens_is_told_as_openid_connect_has_it() {
+    let server = Server::start().await;
+    let told = server.get("/.well-known/openid-configuration").await.body;
+    assert_eq!(
+        (&told["issuer"], &told["id_token_signing_alg_values_supported"]),
+        (&json!("https://issuer"), &json!(["ES256"]))
+    );
+    let keys = told["jwks_uri"].as_str().unwrap();
+    let path = &keys[keys.find("/openid").unwrap()..];
+    assert_eq!(server.get(path).await.body, json!({"keys": [{"kid": "k"}]}));
+}
+
+#[tokio::test]
 async fn metrics_count_requests_by_kind_and_never_by_what_a_client_wrote() {
     let server = Server::start().await;
     server.post("/api/v1/namespaces/a/pods", super::pod("p", "n1")).await;

@@ -125,6 +125,23 @@ fn claims_are_those_of_a_stock_token() {
 }
 
 #[test]
+fn the_public_key_that_is_told_checks_tokens() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+    let world = World::new();
+    let issuer = world.auth.tokens.issuer();
+    assert_eq!((issuer.name.as_str(), issuer.algorithm), (ISSUER, "ES256"));
+    let part = |name: &str| BASE64.decode(issuer.key[name].as_str().unwrap()).unwrap();
+    let point = [vec![4], part("x"), part("y")].concat();
+    let token = token(&world);
+    let (text, signature) = token.rsplit_once('.').unwrap();
+    let key = ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, point);
+    key.verify(text.as_bytes(), &BASE64.decode(signature).unwrap()).unwrap();
+    let head: Value = serde_json::from_slice(&BASE64.decode(text.split_once('.').unwrap().0).unwrap()).unwrap();
+    assert_eq!((&head["kid"], &head["alg"]), (&issuer.key["kid"], &issuer.key["alg"]));
+}
+
+#[test]
 fn a_token_ends_with_its_time_its_pod_and_its_account() {
     let world = World::new();
     let made = token(&world);
