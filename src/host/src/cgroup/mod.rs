@@ -198,6 +198,13 @@ impl Cgroups {
         })
     }
 
+    /// Removes the groups right below in which nothing runs; returns how many. The kernel keeps those with processes.
+    pub fn remove_empty_below(&self, group: &str) -> usize {
+        let below = |folder: &PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().collect::<Vec<_>>();
+        let groups = self.folders(group).iter().flat_map(below).collect::<Vec<_>>();
+        groups.into_iter().filter(|group| std::fs::remove_dir(group.path()).is_ok()).count()
+    }
+
     /// The group's folder in every tree.
     fn folders(&self, group: &str) -> Vec<PathBuf> {
         match &self.version {
@@ -347,6 +354,17 @@ mod tests {
         std::fs::remove_file(list).unwrap();
         groups.remove("/a").unwrap();
         assert!(!groups.exists("/a"));
+    }
+
+    #[test]
+    fn empty_groups_go_and_the_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let groups = Cgroups::with_version(Version::V2(folder.path().to_owned()));
+        std::fs::create_dir_all(folder.path().join("a/left")).unwrap();
+        std::fs::create_dir_all(folder.path().join("a/lives/inner")).unwrap();
+        std::fs::write(folder.path().join("a/cpu.max"), "").unwrap();
+        assert_eq!((groups.remove_empty_below("/a"), groups.children("/a")), (1, vec!["lives".to_owned()]));
+        assert_eq!(groups.remove_empty_below("/none"), 0);
     }
 
     #[test]

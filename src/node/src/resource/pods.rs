@@ -233,7 +233,13 @@ impl PodCgroups for CgroupTree {
         match self.groups.limit(&group, &limits) {
             Ok(()) => {}
             Err(error) if error.is_denied() => self.note_denied(&error),
-            Err(error) => return Err(Failure::new(RESIZE_ERROR, error.to_string())),
+            Err(error) => {
+                // With version 1 no group may have less time than one below it, and what a start that was cut off has left
+                // behind would hold the pod's for ever. The next try finds it gone.
+                let empty = self.groups.remove_empty_below(&group);
+                tracing::debug!(pod = %pod.key, empty, "groups without processes were removed");
+                return Err(Failure::new(RESIZE_ERROR, error.to_string()));
+            }
         }
         if class == Qos::Burstable && matches!(bound, Bound::Shares(_)) {
             self.weigh(&pod.uid, Some(cpu_of(pod)));

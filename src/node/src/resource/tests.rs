@@ -99,6 +99,25 @@ async fn bounds_of_a_pod_move_one_by_one_and_are_left_alone_while_they_move() {
     assert!(tree.bounds(&pod("none", json!({}))).unwrap().is_none());
 }
 
+/// Found by the fuzzer on real containerd: the group of a start that was cut off, kept a moment longer by its process, had more
+/// time than the pod was to have, and the resize never ended.
+#[tokio::test]
+async fn what_a_start_left_behind_does_not_hold_a_resize_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = tree(folder.path());
+    let own = pod("a", json!({"cpu": "100m"}));
+    tree.ensure(&own, false).await.unwrap();
+    let group = folder.path().join("cpu/kubepods/burstable/poda");
+    std::fs::create_dir_all(group.join("left")).unwrap();
+    std::fs::create_dir_all(group.join("runs")).unwrap();
+    std::fs::write(group.join("runs/cgroup.procs"), "7\n").unwrap();
+    // A folder in the file's place plays the kernel's refusal.
+    drop(std::fs::remove_file(group.join("cpu.cfs_quota_us")));
+    std::fs::create_dir_all(group.join("cpu.cfs_quota_us/full")).unwrap();
+    assert_eq!(tree.bind(&own, Bound::Quota(Some(5000))).unwrap_err().reason, "ResizeError");
+    assert!(!group.join("left").exists() && group.join("runs").exists());
+}
+
 #[tokio::test]
 async fn a_pod_weighs_in_its_class_also_when_the_agent_starts_in_the_middle_of_its_resize() {
     let folder = tempfile::tempdir().unwrap();
