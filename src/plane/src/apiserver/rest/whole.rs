@@ -35,11 +35,6 @@ impl ListBody {
         Self { head: head.into(), items: items.into_iter(), first: true, left }
     }
 
-    /// Returns its length.
-    pub(super) fn len(&self) -> usize {
-        self.left
-    }
-
     /// Returns all of it in one.
     pub(super) fn join(mut self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.left);
@@ -114,7 +109,7 @@ mod tests {
                 let data = frame.unwrap().into_data().unwrap();
                 assert!(!data.is_empty());
                 found.extend_from_slice(&data);
-                assert_eq!(body.len(), want.len() - found.len());
+                assert_eq!(body.left, want.len() - found.len());
             }
             assert!(body.is_end_stream());
             assert_eq!(found, want.as_bytes());
