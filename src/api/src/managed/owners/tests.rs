@@ -1,5 +1,4 @@
 use super::super::apply::{Applied, ApplyError, apply};
-use super::super::set::shown;
 use super::*;
 use crate::schema::schema;
 
