@@ -2,23 +2,24 @@
 
 use std::task::{Context, Poll};
 
-use tokio::task::coop::{self, RestoreOnPending};
+use tokio::task::coop;
 
 /// Bytes for which a task gives up one of the 128 units of a turn: a turn hands out half a MiB, which takes less than a
 /// millisecond to encrypt and send.
 const UNIT: usize = 4 << 10;
 
-/// Waits for the task's turn if what it may do in this one has been done.
-pub fn poll_turn(cx: &mut Context<'_>) -> Poll<RestoreOnPending> {
-    coop::poll_proceed(cx)
+/// Waits for the task's next turn if what it may do in this one has been done, and takes one unit off it.
+pub fn poll_turn(cx: &mut Context<'_>) -> Poll<()> {
+    coop::poll_proceed(cx).map(|unit| unit.made_progress())
 }
 
 /// Takes what was done off the task's turn: bytes that were written, encrypted or put together. When the turn is over, the
 /// task is woken and what it polls next is not ready.
 pub fn charge(cx: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / UNIT {
-        let Poll::Ready(unit) = coop::poll_proceed(cx) else { return };
-        unit.made_progress();
+        if poll_turn(cx).is_pending() {
+            return;
+        }
     }
 }
 
@@ -26,6 +27,7 @@ pub fn charge(cx: &mut Context<'_>, bytes: usize) {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::ready;
 
     use super::*;
     use crate::{Tasks, spawn};
@@ -44,8 +46,7 @@ mod tests {
         });
         for _ in 0..64 {
             std::future::poll_fn(|cx| {
-                let Poll::Ready(unit) = poll_turn(cx) else { return Poll::Pending };
-                unit.made_progress();
+                ready!(poll_turn(cx));
                 charge(cx, 256 << 10);
                 Poll::Ready(())
             })

@@ -41,14 +41,18 @@ pub struct Manager {
 impl Manager {
     /// Reads whose an entry of `managedFields` is.
     fn of(entry: &Value) -> Option<Self> {
-        let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
-        let applies = match text("operation") {
+        let applies = match text(entry, "operation") {
             "Apply" => true,
             "Update" => false,
             _ => return None,
         };
-        let (name, api_version) = (text("manager").to_owned(), text("apiVersion").to_owned());
-        Some(Self { applies, name, api_version, subresource: text("subresource").to_owned() })
+        let (name, api_version) = (text(entry, "manager").to_owned(), text(entry, "apiVersion").to_owned());
+        Some(Self { applies, name, api_version, subresource: text(entry, "subresource").to_owned() })
+    }
+
+    /// What the entries of `managedFields` are sorted by.
+    fn rank<'a>(&'a self, time: &'a str) -> impl Ord + 'a {
+        (!self.applies, time, self)
     }
 
     /// Whether both are one: an applier is the same in all versions.
@@ -89,7 +93,7 @@ impl Managed {
         let mut entries: Vec<Entry> = Vec::new();
         for entry in value.as_array()? {
             let manager = Manager::of(entry)?;
-            let time = entry.get("time").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let time = text(entry, "time").to_owned();
             let set = match entry.get("fieldsV1") {
                 None | Some(Value::Null) => Set::default(),
                 Some(fields) => Set::from_value(fields)?,
@@ -107,10 +111,7 @@ impl Managed {
     /// Writes `managedFields`.
     pub fn to_value(&self) -> Value {
         let mut entries: Vec<&Entry> = self.0.iter().filter(|entry| !entry.set.is_empty()).collect();
-        entries.sort_by(|a, b| {
-            let key = |entry: &Entry| (!entry.manager.applies, entry.time.clone());
-            key(a).cmp(&key(b)).then_with(|| a.manager.cmp(&b.manager))
-        });
+        entries.sort_by(|a, b| a.manager.rank(&a.time).cmp(&b.manager.rank(&b.time)));
         let written = entries.into_iter().map(|entry| {
             let manager = &entry.manager;
             let operation = if manager.applies { "Apply" } else { "Update" };
@@ -227,50 +228,53 @@ pub fn update_fields(
     write: &Write<'_>,
     live: &Value,
     new: &Value,
-    mut fields: Value,
+    fields: Value,
 ) -> Option<Value> {
     let comparison = changes(schema, root, write, live, new);
-    if is_settled(write, &comparison, &fields) {
-        let manager = write.manager(false);
-        let entries = fields.as_array_mut()?;
-        if !owned(comparison.written()).is_empty()
-            && let Some(entry) = entries.iter_mut().find(|entry| Manager::of(entry).is_some_and(|own| own.is(&manager)))
-        {
-            entry["time"] = json!(write.now);
-        }
-        let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        entries.sort_by_cached_key(|entry| {
-            let manager = Manager::of(entry);
-            (manager.as_ref().is_none_or(|manager| !manager.applies), text(entry, "time"), manager)
-        });
-        return Some(fields);
+    let entries = fields.as_array()?;
+    let managers: Vec<Manager> = entries.iter().map(Manager::of).collect::<Option<_>>()?;
+    let own = write.manager(false);
+    let written = comparison.written();
+    let wanted = owned(written.clone());
+    if !is_settled(entries, &managers, &own, &comparison.removed, &written, &wanted) {
+        return Some(entered(write, &comparison, Managed::read(&fields)?).to_value());
     }
-    Some(entered(write, &comparison, Managed::read(&fields)?).to_value())
+    let Value::Array(entries) = fields else { return None };
+    let mut entries: Vec<(Manager, Value)> = managers.into_iter().zip(entries).collect();
+    if !wanted.is_empty()
+        && let Some((_, entry)) = entries.iter_mut().find(|(manager, _)| manager.is(&own))
+    {
+        entry["time"] = json!(write.now);
+    }
+    entries.sort_by(|(a, one), (b, two)| a.rank(text(one, "time")).cmp(&b.rank(text(two, "time"))));
+    Some(entries.into_iter().map(|(_, entry)| entry).collect())
 }
 
-/// Whether a write leaves every manager what it has.
-fn is_settled(write: &Write<'_>, comparison: &Comparison, fields: &Value) -> bool {
-    let Some(entries) = fields.as_array() else { return false };
-    let (manager, written) = (write.manager(false), comparison.written());
-    let (wanted, nothing) = (owned(written.clone()), json!({}));
+/// Whether a write leaves every manager what it has: `wanted` of what is `written` may be owned.
+fn is_settled(
+    entries: &[Value],
+    managers: &[Manager],
+    own: &Manager,
+    removed: &Set,
+    written: &Set,
+    wanted: &Set,
+) -> bool {
+    let nothing = json!({});
     let mut is_entered = wanted.is_empty();
-    let mut updaters = 0;
-    for entry in entries {
-        let Some(other) = Manager::of(entry) else { return false };
-        updaters += usize::from(!other.applies);
+    for (manager, entry) in managers.iter().zip(entries) {
         let fields = entry.get("fieldsV1").unwrap_or(&nothing);
-        let keeps = if other.is(&manager) {
+        let keeps = if manager.is(own) {
             is_entered = is_entered || wanted.is_within(fields);
             // What nobody may own would have to be taken out as well.
-            !comparison.removed.meets(fields) && written.without(&wanted).is_empty()
+            !removed.meets(fields) && written.without(wanted).is_empty()
         } else {
-            !written.meets(fields) && !comparison.removed.meets(fields)
+            !written.meets(fields) && !removed.meets(fields)
         };
         if !keeps {
             return false;
         }
     }
-    is_entered && updaters <= MAX_UPDATERS
+    is_entered && managers.iter().filter(|manager| !manager.applies).count() <= MAX_UPDATERS
 }
 
 /// Returns which fields a write changes, of those that it may.
@@ -330,6 +334,11 @@ pub(super) fn bare(object: &Value) -> Value {
         meta.remove("managedFields");
     }
     object
+}
+
+/// Returns a text of an entry, or an empty one.
+fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
+    entry.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Takes out what nobody owns.

@@ -86,8 +86,7 @@ impl SigningKey {
 
     /// Returns the public half as a JSON Web Key (RFC 7517).
     pub fn public_jwk(&self) -> Value {
-        let mut jwk = json!({"use": "sig", "alg": self.algorithm(), "kid": self.id});
-        let parts = match &self.kind {
+        let mut jwk = match &self.kind {
             // An uncompressed point: a byte that says so, then the two coordinates.
             Kind::Ecdsa(_) => {
                 let (x, y) = self.public().get(1..).map(|point| point.split_at(point.len() / 2)).unwrap_or_default();
@@ -98,8 +97,8 @@ impl SigningKey {
                 json!({"kty": "RSA", "n": encode(&n), "e": encode(&e)})
             }
         };
-        if let (Some(jwk), Value::Object(parts)) = (jwk.as_object_mut(), parts) {
-            jwk.extend(parts);
+        for (name, value) in [("use", "sig"), ("alg", self.algorithm()), ("kid", self.id())] {
+            jwk[name] = json!(value);
         }
         jwk
     }

@@ -72,7 +72,7 @@ impl Body for ListBody {
             return Poll::Ready(None);
         }
         // A client with a large window would have all of it put together before anybody else's request is looked at.
-        ready!(fair::poll_turn(cx)).made_progress();
+        ready!(fair::poll_turn(cx));
         fair::charge(cx, PIECE);
         let mut piece = BytesMut::with_capacity(PIECE.min(this.left) + (PIECE >> 2));
         this.fill(&mut piece, PIECE);

@@ -70,7 +70,7 @@ impl Body for YamlList {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let this = self.get_mut();
-        ready!(fair::poll_turn(cx)).made_progress();
+        ready!(fair::poll_turn(cx));
         let piece = match this.fill() {
             Ok(piece) if piece.is_empty() => return Poll::Ready(None),
             Ok(piece) => piece,
