@@ -37,6 +37,13 @@ pub(super) struct User {
     pub(super) extra: BTreeMap<String, Vec<String>>,
 }
 
+impl User {
+    /// Whether it has shown who it is.
+    pub(super) fn is_known(&self) -> bool {
+        self.groups.iter().all(|group| group != UNAUTHENTICATED)
+    }
+}
+
 /// Nobody was let in.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LoginError {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_transport::serve::{self, ServeOptions};
+use longshore_transport::serve::{self, ServeOptions, StrangerLimits};
 use longshore_transport::tls::{
     ClientCa, ClientCertificates, ReloadableCertificate, ServerTls, TlsConfigError, server_config,
 };
@@ -22,6 +22,8 @@ const RELOAD: Duration = Duration::from_secs(60);
 const RELISTEN: Duration = Duration::from_secs(5);
 const LEAST_WATCHDOG: Duration = Duration::from_secs(1);
 const MAX_CONNECTIONS: usize = 512;
+/// Whoever has not logged in must not keep out who has.
+const STRANGERS: StrangerLimits = StrangerLimits { most: 64, first_request: Duration::from_secs(10) };
 const MAX_HEALTH_CONNECTIONS: usize = 32;
 
 /// The running server.
@@ -59,7 +61,8 @@ pub async fn start(options: ServerOptions, deps: ServerDeps, tasks: &Tasks) -> R
     let address = listener.local_addr().map_err(|source| serve::BindError::Listen { address: options.bind, source })?;
     tasks.essential("certificate-reload", reload(certificate, client_ca, tasks.token().clone()));
     let shared = Arc::new(Shared { options, deps, login, rights, tasks: tasks.clone() });
-    let limits = ServeOptions { max_connections: MAX_CONNECTIONS, ..ServeOptions::default() };
+    let limits =
+        ServeOptions { max_connections: MAX_CONNECTIONS, strangers: Some(STRANGERS), ..ServeOptions::default() };
     serve::serve("kubelet-server", listener, Some(config), router::build(shared), limits, tasks);
     tracing::info!(%address, "serving the node's API");
     Ok(ServerHandle { address })

@@ -8,6 +8,7 @@ use axum::extract::{Path, RawQuery, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::routing::{any, get, post};
 use http::{HeaderValue, Response, StatusCode, header};
+use longshore_transport::serve::Newcomer;
 use longshore_util::Tasks;
 use tokio::time::Instant;
 
@@ -113,6 +114,11 @@ async fn permit(shared: &Shared, parts: &http::request::Parts) -> Result<(), Box
             return Err(Box::new(target::text(StatusCode::UNAUTHORIZED, "Unauthorized")));
         }
     };
+    if user.is_known()
+        && let Some(newcomer) = parts.extensions.get::<Newcomer>()
+    {
+        newcomer.logged_in();
+    }
     let verb = rules::verb(&parts.method, parts.uri.path());
     let subresources = rules::subresources(path);
     for subresource in subresources {

@@ -105,3 +105,36 @@ async fn a_right_to_read_is_none_to_run_commands() {
         (StatusCode::FORBIDDEN, "Forbidden (user=joe, verb=create, resource=nodes, subresource(s)=[proxy])\n")
     );
 }
+
+/// Asks on a connection that is there; nothing once the server has hung up.
+async fn ask_on(stream: &mut tokio::net::TcpStream, token: &str) -> Option<String> {
+    let request = format!("GET /healthz HTTP/1.1\r\nHost: n\r\n{token}\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"ok") {
+        let byte = tokio::time::timeout(std::time::Duration::from_secs(10), stream.read_u8()).await.unwrap();
+        answer.push(byte.ok()?);
+    }
+    Some(String::from_utf8(answer).unwrap())
+}
+
+#[tokio::test]
+async fn strangers_make_room_and_who_logged_in_stays() {
+    let mut world = World::new();
+    world.options.anonymous = true;
+    world.answer(&["healthz", "proxy"]);
+    let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let strangers = serve::StrangerLimits { most: 1, first_request: std::time::Duration::from_secs(10) };
+    let limits = ServeOptions { strangers: Some(strangers), ..ServeOptions::default() };
+    serve::serve("test", listener, None, world.router(), limits, &world.tasks);
+    for (token, stays) in [("Authorization: Bearer good\r\n", true), ("", false)] {
+        let mut first = tokio::net::TcpStream::connect(address).await.unwrap();
+        assert!(ask_on(&mut first, token).await.is_some_and(|answer| answer.starts_with("HTTP/1.1 200")));
+        for _ in 0..3 {
+            let mut other = tokio::net::TcpStream::connect(address).await.unwrap();
+            assert!(ask_on(&mut other, "").await.is_some());
+        }
+        assert_eq!(ask_on(&mut first, token).await.is_some(), stays, "{token}");
+    }
+}
