@@ -53,7 +53,8 @@ pub(super) async fn churn(place: &Place, stop: &AtomicBool, mut dice: Dice, faul
             Err(_) => continue,
         };
         let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
-        if ends && phase == "Failed" {
+        // A delete whose answer was lost may have come before the command began.
+        if ends && phase == "Failed" && pod.metadata.deletion_timestamp.is_none() {
             check_exit(&pod, faults);
         }
         if within(pods.delete(&name, &DeleteParams::default())).await.is_ok() {

@@ -54,9 +54,12 @@ impl Book {
         &self.log
     }
 
-    /// Notes a broken promise.
+    /// Notes a broken promise, once.
     pub fn fault(&mut self, text: impl Into<String>) {
         let text = text.into();
+        if self.faults.contains(&text) {
+            return;
+        }
         self.log.push(format!("  FAULT {text}"));
         self.faults.push(text);
     }
@@ -88,20 +91,21 @@ impl Book {
         ordered.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// Looks for containers that still run so long after their pods' grace was over.
-    pub fn overdue(&mut self, at: u64, slack: u64) {
+    /// Looks for containers that still run so long after their pods' grace was over; returns their ids.
+    pub fn overdue(&mut self, at: u64, slack: u64) -> Vec<String> {
+        let mut ids = Vec::new();
         let mut late = Vec::new();
         for (uid, pod) in &self.pods {
             let (Some(told), Some(grace)) = (pod.told, pod.grace) else { continue };
             let end = told + grace.max(LEAST_STOP) * 1000 + slack;
-            if at > end && self.sees_since.is_some_and(|since| at > since + slack) && !pod.running().is_empty() {
-                late.push(format!(
-                    "{:?} of {uid} run, it was told at {told} ms to end within {grace} s",
-                    pod.running()
-                ));
+            let running = pod.running();
+            if at > end && self.sees_since.is_some_and(|since| at > since + slack) && !running.is_empty() {
+                late.push(format!("{running:?} of {uid} run, it was told at {told} ms to end within {grace} s"));
+                ids.extend(running);
             }
         }
         late.into_iter().for_each(|text| self.fault(text));
+        ids
     }
 
     /// A source wants a pod, or wants it differently.
@@ -374,6 +378,12 @@ impl Book {
         if let Some(limit) = limit.filter(|limit| seconds > (*limit).max(LEAST_STOP)) {
             self.fault(format!("{name} of {uid} gets {seconds} s to end, {limit} s were ordered"));
         }
+    }
+
+    /// Whether the agent has a reason to stop a container.
+    pub fn may_be_stopped(&self, id: &str) -> bool {
+        let pod = self.owner(id).and_then(|uid| self.pod(uid));
+        pod.is_some_and(|pod| pod.excuse(id, self.exec_trouble, self.scarce).is_some())
     }
 
     /// The agent asked for the end or removal of a sandbox.

@@ -2,8 +2,15 @@
 
 use super::Role;
 use super::pod::{Life, PodBook};
+use super::rules::restarts_all;
 
 impl PodBook {
+    /// Whether it goes back to its beginning for ever: the good end of an init container asks for that. How far it comes each
+    /// time is a matter of how fast the machine is.
+    pub fn is_endless(&self) -> bool {
+        self.plan.parts.iter().any(|part| part.role == Role::Init && restarts_all(part, 0))
+    }
+
     /// Why the pod has not come to rest; nothing = it has.
     pub fn unrest(&self) -> Option<String> {
         if self.is_final() {

@@ -56,6 +56,8 @@ struct Eyes {
     homes: BTreeMap<String, (String, bool, i64)>,
     shown: BTreeMap<String, PodStatus>,
     mirrors: BTreeSet<String>,
+    /// Containers that outlived their grace and of whose processes the kernel was asked.
+    told: BTreeSet<String>,
 }
 
 /// Looks until told to stop.
@@ -74,6 +76,32 @@ pub(crate) async fn watch(place: &Place, scene: &Mutex<Scene>, stop: &AtomicBool
 fn pid(info: &std::collections::BTreeMap<String, String>) -> Option<i32> {
     let parsed: Value = serde_json::from_str(info.get("info")?).ok()?;
     i32::try_from(parsed["pid"].as_i64()?).ok().filter(|pid| *pid > 0)
+}
+
+/// What the kernel says of a process, and what else of the runtime's works at this moment: whether a container lives on or the
+/// runtime only does not tell of its end.
+fn kernel_view(pid: i32) -> String {
+    let state = |pid: &str| {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let command = read("cmdline").replace('\0', " ");
+        let stat = read("stat");
+        // Behind the name, which may have any letters in it.
+        let mut words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        (command, words.next().unwrap_or("gone").to_owned(), read("wchan"))
+    };
+    let own = state(&pid.to_string());
+    let mut text = format!("{pid} is {own:?}");
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            let (command, state, waits) = state(&name);
+            if command.contains("runc") {
+                let command: String = command.chars().take(300).collect();
+                text = format!("{text}; {name} {state} {waits} {command}");
+            }
+        }
+    }
+    text
 }
 
 /// The bounds that the kernel has for a process.
@@ -123,7 +151,12 @@ impl Eyes {
         }
         self.enter_statuses(&mut scene, pods);
         let now = scene.now();
-        scene.book.overdue(now, SLACK);
+        for id in scene.book.overdue(now, SLACK) {
+            if self.told.insert(id.clone()) {
+                let text = scene.pids.get(&id).map_or_else(|| "no process known".to_owned(), |pid| kernel_view(*pid));
+                scene.book.note(now, &format!("kernel of {id}: {text}"));
+            }
+        }
         scene.looks += 1;
         Ok(())
     }
@@ -269,8 +302,9 @@ impl Eyes {
             }
             Change::Ended { id, code, reason, ran } => {
                 let Some(known) = self.containers.get(&id) else { return };
-                let by_itself =
-                    scene.hit.contains(&id) || reason == "OOMKilled" || scene.may_have_ended(&known.name, ran);
+                // Of an end at its own time while there is a reason to stop it, nobody can say whose doing it was.
+                let at_its_time = scene.may_have_ended(&known.name, ran) && !scene.book.may_be_stopped(&id);
+                let by_itself = scene.hit.contains(&id) || reason == "OOMKilled" || at_its_time;
                 if !by_itself {
                     scene.book.asked_to_stop(&id, 0, at);
                 }

@@ -44,6 +44,9 @@ impl Hands<'_, '_> {
         let mut scene = locked(self.scene);
         measure(&mut scene);
         for uid in wanted {
+            if scene.book.pod(&uid).is_some_and(PodBook::is_endless) {
+                continue;
+            }
             let actual = |id: &str| -> Option<Size> { scene.sizes.get(id).copied() };
             let unrest = scene.book.pod(&uid).and_then(PodBook::unrest);
             let unrest = unrest.or_else(|| scene.book.unrest_of_sizes(&uid, self.cpu, &actual));
