@@ -1,17 +1,17 @@
 //! What a pod as a whole asks for when only its limits are given.
 
 use k8s_openapi::api::core::v1::PodSpec;
-use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use super::{Object, field};
 use crate::resources::{self, Side};
+use crate::shape;
 
 /// Where the pod has limits of its own, its requests are the sum of its containers' or else those limits.
 pub(super) fn requests(spec: &mut Object) {
     let Some(limits) = child_limits(spec) else { return };
     let whole = Value::Object(spec.clone());
-    let sum = PodSpec::deserialize(&whole).map(|spec| resources::of_containers(&spec, Side::Requests));
+    let sum = shape::read::<PodSpec>(&whole).map(|spec| resources::of_containers(&spec, Side::Requests));
     let Some(own) = field(spec, "resources") else { return };
     let mut requests = own.get("requests").and_then(Value::as_object).cloned().unwrap_or_default();
     for (name, amount) in sum.into_iter().flatten() {

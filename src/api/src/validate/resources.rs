@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::PodSpec;
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::report::Report;
@@ -11,6 +10,7 @@ use super::{items, part, text};
 use crate::names;
 use crate::quantity::Quantity;
 use crate::resources::{self, Side};
+use crate::shape;
 
 /// What one container asks for.
 pub(super) fn container(container: &Value, path: &str, out: &mut Report) {
@@ -85,7 +85,7 @@ pub(super) fn pod(spec: &Value, out: &mut Report) {
         }
         known
     });
-    let Ok(typed) = PodSpec::deserialize(spec) else { return };
+    let Ok(typed) = shape::read::<PodSpec>(spec) else { return };
     let Some(whole) = &typed.resources else { return };
     let requests = resources::amounts(whole.requests.as_ref());
     for (name, sum) in resources::of_containers(&typed, Side::Requests) {

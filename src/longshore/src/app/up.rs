@@ -12,7 +12,7 @@ use longshore_cri::{ClientOptions, CriClient, RuntimeService as _, labels, v1};
 use longshore_host::oci::{PAUSE_IMAGE, pause_archive};
 use longshore_node::gc::Cleaning;
 use longshore_plane::PlaneOptions;
-use longshore_transport::client::Kubeconfig;
+use longshore_transport::client::{Kubeconfig, Typed};
 use longshore_util::Tasks;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -307,7 +307,7 @@ async fn run_node(options: &UpOptions, runtime: &Runtime, tasks: &Tasks, progres
 
 async fn wait_ready(client: &kube::Client, node: &str, tasks: &Tasks) -> Result<()> {
     use k8s_openapi::api::core::v1::Node;
-    let nodes: kube::Api<Node> = kube::Api::all(client.clone());
+    let nodes: kube::Api<Typed<Node>> = kube::Api::all(client.clone());
     let mut last = "it has not registered".to_owned();
     let ready = async {
         loop {
@@ -369,12 +369,12 @@ async fn run_demo(options: &UpOptions, runtime: &Runtime, client: &kube::Client,
 /// Waits until the sample is Ready and returns its address.
 async fn demo_address(client: &kube::Client) -> Result<SocketAddr> {
     use k8s_openapi::api::core::v1::Pod;
-    let pods: kube::Api<Pod> = kube::Api::namespaced(client.clone(), "default");
+    let pods: kube::Api<Typed<Pod>> = kube::Api::namespaced(client.clone(), "default");
     let mut last = String::new();
     let ready = async {
         loop {
             if let Ok(Some(pod)) = pods.get_opt("hello").await {
-                let status = pod.status.unwrap_or_default();
+                let status = pod.0.status.unwrap_or_default();
                 let conditions = status.conditions.unwrap_or_default();
                 let is_ready =
                     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use kube::Client;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Map, Value};
 
 use super::client::{Connection, Namespace, explain};
-use super::kinds::{Kind, Kinds};
+use super::kinds::{Kind, Kinds, Object};
 use super::print::out;
 
 /// What the last apply set: the same annotation as kubectl's, so that both can be used in turn.
@@ -118,7 +118,7 @@ async fn one(client: &Client, kind: &Kind, mut object: Value, namespace: Option<
     let title = kind.title(&name);
     let about = || format!("apply {title}");
     let Some(live) = api.get_opt(&name).await.map_err(explain).with_context(about)? else {
-        let new: DynamicObject = serde_json::from_value(marked).with_context(about)?;
+        let new: Object = serde_json::from_value(marked).with_context(about)?;
         api.create(&PostParams::default(), &new).await.map_err(explain).with_context(about)?;
         return Ok(format!("{title} created"));
     };

@@ -110,7 +110,9 @@ async fn targets(arguments: &Arguments, client: &Client) -> Result<Vec<(Kind, St
     {
         let list = kind.api(client, &namespace).list(&ListParams::default()).await.map_err(explain)?;
         targets.extend(
-            list.items.into_iter().filter_map(|object| Some((kind.clone(), namespace.clone(), object.metadata.name?))),
+            list.items
+                .into_iter()
+                .filter_map(|object| Some((kind.clone(), namespace.clone(), object.0.metadata.name?))),
         );
     } else if targets.is_empty() {
         return Err(Usage("say what to delete: KIND NAME, KIND --all, or -f FILE".to_owned()).into());

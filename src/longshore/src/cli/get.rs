@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
-use kube::api::{DynamicObject, ListParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::client::{Connection, Namespace, explain};
-use super::kinds::{Kind, Kinds};
+use super::kinds::{Kind, Kinds, Object};
 use super::print::{self, Output, Shape};
 
 /// Flags of `get`.
@@ -96,13 +96,13 @@ fn parse(arguments: &Arguments, kinds: &Kinds) -> Result<(Kind, Vec<String>)> {
     }
 }
 
-fn api(arguments: &Arguments, kind: &Kind, client: &Client) -> Api<DynamicObject> {
+fn api(arguments: &Arguments, kind: &Kind, client: &Client) -> Api<Object> {
     if arguments.all_namespaces { kind.everywhere(client) } else { kind.api(client, arguments.namespace.name(client)) }
 }
 
 /// Watches from the version last seen, and again when the watch ends.
 async fn follow(
-    api: &Api<DynamicObject>,
+    api: &Api<Object>,
     arguments: &Arguments,
     kind: &Kind,
     names: &[String],
@@ -134,7 +134,7 @@ async fn follow(
 }
 
 /// Items of a list come without their kind.
-fn value(kind: &Kind, object: &DynamicObject) -> Result<Value> {
+fn value(kind: &Kind, object: &Object) -> Result<Value> {
     let mut value = serde_json::to_value(object)?;
     value["apiVersion"] = Value::from(kind.resource.api_version.as_str());
     value["kind"] = Value::from(kind.resource.kind.as_str());

@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use kube::core::DynamicObject;
 use kube::discovery::{ApiCapabilities, ApiResource, Discovery, Scope};
 use kube::{Api, Client};
+use longshore_transport::client::Typed;
 use serde_json::Value;
 
 use super::client::explain;
@@ -19,6 +20,9 @@ const SHORT: [(&str, &str); 7] = [
     ("sa", "serviceaccounts"),
     ("ev", "events"),
 ];
+
+/// An object of any kind.
+pub(crate) type Object = Typed<DynamicObject>;
 
 /// All kinds the apiserver serves.
 #[derive(Debug)]
@@ -74,7 +78,7 @@ fn kind((resource, capabilities): &(ApiResource, ApiCapabilities)) -> Kind {
 
 impl Kind {
     /// The API of this kind in a namespace (ignored for kinds without namespaces).
-    pub(crate) fn api(&self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, client: &Client, namespace: &str) -> Api<Object> {
         if self.namespaced {
             Api::namespaced_with(client.clone(), namespace, &self.resource)
         } else {
@@ -83,7 +87,7 @@ impl Kind {
     }
 
     /// The API of this kind in all namespaces.
-    pub(crate) fn everywhere(&self, client: &Client) -> Api<DynamicObject> {
+    pub(crate) fn everywhere(&self, client: &Client) -> Api<Object> {
         Api::all_with(client.clone(), &self.resource)
     }
 

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
 use longshore_api::resources::amounts;
 use longshore_host::facts::MachineFacts;
+use longshore_transport::client::Typed;
 use longshore_util::{Tasks, spawn};
 use tokio::sync::watch;
 
@@ -96,7 +97,7 @@ impl admit::Grounds for Grounds {
 
     async fn look_again(&self) -> admit::Node {
         if let Some(client) = &self.client {
-            let api: kube::Api<Node> = kube::Api::all(client.clone());
+            let api: kube::Api<Typed<Node>> = kube::Api::all(client.clone());
             match tokio::time::timeout(LOOK_WITHIN, api.get(self.node.name())).await {
                 Ok(Ok(object)) => return self.view(&object),
                 Ok(Err(error)) => tracing::debug!(%error, "the node cannot be read for admission"),

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::api::core::v1::{PodStatus, ResourceRequirements};
 use longshore_api::resize::Sizes;
-use serde::{Deserialize, Serialize};
+use longshore_transport::client::Typed;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::{ContainerId, PodUid, SandboxId, SourceKind};
 use crate::pod::{BackoffEntry, LinuxUser};
@@ -13,19 +14,24 @@ use crate::pod::{BackoffEntry, LinuxUser};
 /// The newest record version that this agent writes and reads.
 pub(super) const VERSION: u32 = 1;
 
-/// A line of the journal.
+/// A line of the journal. Its version is a field like the others: an enum with a tag is read twice, once into a buffer.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "version")]
-pub(super) enum Record {
+pub(super) struct Record {
+    /// What is read as this.
+    pub(super) version: RecordVersion,
+    /// The pod.
+    pub(super) uid: PodUid,
+    /// Its facts; absent = forget it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) facts: Option<Box<PodFacts>>,
+}
+
+/// Versions of records that are read.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) enum RecordVersion {
     /// First version.
     #[serde(rename = "1")]
-    V1 {
-        /// The pod.
-        uid: PodUid,
-        /// Its facts; absent = forget it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        facts: Option<Box<PodFacts>>,
-    },
+    V1,
 }
 
 /// Everything about one pod that must survive the agent.
@@ -84,8 +90,14 @@ pub struct PodFacts {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed: bool,
     /// Status as last reported, so that transition times and ends hold where no API keeps them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<Box<k8s_openapi::api::core::v1::PodStatus>>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "shaped")]
+    pub status: Option<Box<PodStatus>>,
+}
+
+/// As all of the API's types: read in one way, or the program would have the code for it a second time.
+fn shaped<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<PodStatus>>, D::Error> {
+    let status = Option::<Typed<PodStatus>>::deserialize(deserializer)?;
+    Ok(status.map(|Typed(status)| Box::new(status)))
 }
 
 /// Outcome of admission.

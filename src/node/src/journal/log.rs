@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::crc::crc32;
-use super::facts::{Record, VERSION};
+use super::facts::{Record, RecordVersion, VERSION};
 use super::{Facts, JournalError, PodFacts};
 use crate::model::PodUid;
 
@@ -113,7 +113,7 @@ impl Log {
 }
 
 fn frame(out: &mut Vec<u8>, uid: &PodUid, facts: Option<&PodFacts>) -> std::io::Result<()> {
-    let record = Record::V1 { uid: uid.clone(), facts: facts.cloned().map(Box::new) };
+    let record = Record { version: RecordVersion::V1, uid: uid.clone(), facts: facts.cloned().map(Box::new) };
     let payload = serde_json::to_vec(&record)?;
     let length = u32::try_from(payload.len()).map_err(std::io::Error::other)?;
     out.extend_from_slice(&length.to_le_bytes());
@@ -149,10 +149,10 @@ fn record(bytes: &[u8], offset: usize) -> Option<(&[u8], usize)> {
 
 fn apply(facts: &mut Facts, payload: &[u8], path: &Path) -> Result<(), JournalError> {
     match serde_json::from_slice::<Record>(payload) {
-        Ok(Record::V1 { uid, facts: Some(found) }) => {
+        Ok(Record { version: RecordVersion::V1, uid, facts: Some(found) }) => {
             facts.insert(uid, *found);
         }
-        Ok(Record::V1 { uid, facts: None }) => {
+        Ok(Record { version: RecordVersion::V1, uid, facts: None }) => {
             facts.remove(&uid);
         }
         Err(error) => {

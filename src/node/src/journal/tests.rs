@@ -100,7 +100,7 @@ fn the_stored_sample_of_version_1_is_read() {
         "backoff":{"delay_ms":10000,"updated":"2026-01-01T00:00:00Z","hash":"h"}}},"end":{"grace_seconds":2}}}"#,
     )
     .unwrap();
-    let facts::Record::V1 { facts: Some(found), .. } = record else { panic!("no facts") };
+    let found = record.facts.unwrap();
     assert_eq!(found.containers["c"].instances[0].exit.as_ref().unwrap().code, 3);
     assert_eq!(found.end.unwrap().grace_seconds, Some(2));
 }
@@ -116,7 +116,7 @@ fn the_stored_sample_with_sizes_is_read() {
         "containers":{"c":{"instances":[{"id":"x","attempt":0,"in_force":{"requests":{"cpu":"100m"}}}]}}}}"#,
     )
     .unwrap();
-    let facts::Record::V1 { facts: Some(found), .. } = record else { panic!("no facts") };
+    let found = record.facts.unwrap();
     let resize = found.resize.as_ref().unwrap();
     assert!(found.granted.as_ref().unwrap().change(&resize.before).cpu);
     assert_eq!(found.containers["c"].instances[0].in_force.as_ref(), resize.before.container("c"));

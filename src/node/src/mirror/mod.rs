@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
-use longshore_transport::client::brief;
+use longshore_transport::client::{Typed, brief};
 use longshore_util::Tasks;
 use longshore_util::backoff::Backoff;
 use parking_lot::Mutex;
@@ -256,19 +256,19 @@ impl Mirrors {
     }
 
     async fn request(&self, key: &PodKey, action: Action) -> Result<(), MirrorError> {
-        let api: Api<Pod> = Api::namespaced(self.options.client.clone(), &key.namespace);
+        let api: Api<Typed<Pod>> = Api::namespaced(self.options.client.clone(), &key.namespace);
         match action {
             Action::Nothing | Action::Wait => Ok(()),
             Action::Create(desired) => {
-                let node: Node = Api::all(self.options.client.clone())
+                let node: Typed<Node> = Api::all(self.options.client.clone())
                     .get(&self.options.node_name)
                     .await
                     .map_err(|error| MirrorError::Node(Box::new(error)))?;
-                let body = mirror_of(&desired, &node);
+                let body = Typed(mirror_of(&desired, &node));
                 match api.create(&PostParams::default(), &body).await {
                     Ok(made) => {
                         tracing::info!(pod = %key, uid = %desired.uid, "mirror pod created");
-                        self.state.lock().mirrors.entry(key.clone()).or_insert(made);
+                        self.state.lock().mirrors.entry(key.clone()).or_insert(made.0);
                         Ok(())
                     }
                     Err(error) => Err(MirrorError::Create(Box::new(error))),

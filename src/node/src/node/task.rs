@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use longshore_host::facts::MachineFacts;
-use longshore_transport::client::brief;
+use longshore_transport::client::{Typed, brief};
 use longshore_util::backoff::Backoff;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ const ADDRESS_PERIOD: Duration = Duration::from_secs(60);
 
 /// Registers, then keeps the status.
 pub(super) struct StatusTask {
-    api: Api<Node>,
+    api: Api<Typed<Node>>,
     client: kube::Client,
     options: Arc<NodeOptions>,
     deps: NodeDeps,
@@ -146,13 +146,13 @@ impl StatusTask {
     }
 
     async fn try_register(&mut self) -> Result<(), kube::Error> {
-        let mut node = register::initial(&self.options);
+        let mut node = Typed(register::initial(&self.options));
         let (status, events) = self.compute(None).await;
         node.status = Some(status);
         match self.api.create(&PostParams::default(), &node).await {
             Ok(made) => {
                 self.tell(&events);
-                self.seen(made);
+                self.seen(made.0);
                 return Ok(());
             }
             // Not allowed to create does not mean not allowed to be: it may have been made for us.
@@ -171,7 +171,7 @@ impl StatusTask {
             let message = format!("Node {} has been rebooted, boot id: {}", self.options.name, self.machine.boot_id);
             self.deps.events.warning(&self.target, "Rebooted", message);
         }
-        self.seen(existing);
+        self.seen(existing.0);
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl StatusTask {
         let cached = self.node.borrow().clone().filter(|_| attempt == 0);
         let node = match cached {
             Some(node) => node,
-            None => Arc::new(self.api.get(&self.options.name).await?),
+            None => Arc::new(self.api.get(&self.options.name).await?.0),
         };
         self.note_schedulable(&node);
         let (status, events) = self.compute(Some(&node)).await;
@@ -208,7 +208,7 @@ impl StatusTask {
             self.deps.telemetry.node.startup.set(self.begun.elapsed().as_secs_f64());
             tracing::info!(node = %self.options.name, elapsed = ?self.begun.elapsed(), "node is ready");
         }
-        self.seen(written);
+        self.seen(written.0);
         self.report_due = Instant::now() + jitter(self.options.report_frequency / 2, 2.0, &mut self.seed);
         Ok(())
     }

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Resource};
+use longshore_transport::client::Typed;
 use longshore_util::clock::SharedClock;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -31,7 +32,7 @@ pub(super) trait Kind:
     const NAME: &'static str;
 
     /// The API of that kind in a namespace, or in the cluster where the kind has none.
-    fn api(client: kube::Client, namespace: &str) -> Api<Self>;
+    fn api(client: kube::Client, namespace: &str) -> Api<Typed<Self>>;
 
     /// Says that its content never changes.
     fn is_immutable(&self) -> bool;
@@ -48,7 +49,7 @@ pub(super) trait Kind:
 impl Kind for ConfigMap {
     const NAME: &'static str = "configmap";
 
-    fn api(client: kube::Client, namespace: &str) -> Api<Self> {
+    fn api(client: kube::Client, namespace: &str) -> Api<Typed<Self>> {
         Api::namespaced(client, namespace)
     }
 
@@ -60,7 +61,7 @@ impl Kind for ConfigMap {
 impl Kind for Secret {
     const NAME: &'static str = "secret";
 
-    fn api(client: kube::Client, namespace: &str) -> Api<Self> {
+    fn api(client: kube::Client, namespace: &str) -> Api<Typed<Self>> {
         Api::namespaced(client, namespace)
     }
 
@@ -72,7 +73,7 @@ impl Kind for Secret {
 impl Kind for RuntimeClass {
     const NAME: &'static str = "runtimeclass";
 
-    fn api(client: kube::Client, _namespace: &str) -> Api<Self> {
+    fn api(client: kube::Client, _namespace: &str) -> Api<Typed<Self>> {
         Api::all(client)
     }
 
@@ -84,7 +85,7 @@ impl Kind for RuntimeClass {
 impl Kind for ServiceAccount {
     const NAME: &'static str = "serviceaccount";
 
-    fn api(client: kube::Client, namespace: &str) -> Api<Self> {
+    fn api(client: kube::Client, namespace: &str) -> Api<Typed<Self>> {
         Api::namespaced(client, namespace)
     }
 
@@ -246,7 +247,7 @@ impl<T: Kind> Cache<T> {
     async fn read(client: &kube::Client, namespace: &str, name: &str) -> Result<Option<T>, String> {
         let api = T::api(client.clone(), namespace);
         match tokio::time::timeout(READ_DEADLINE, api.get_opt(name)).await {
-            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Ok(answer) => answer.map(|found| found.map(|object| object.0)).map_err(|error| error.to_string()),
             Err(_) => Err(format!("no answer within {} s", READ_DEADLINE.as_secs())),
         }
     }

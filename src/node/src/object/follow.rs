@@ -130,11 +130,11 @@ async fn follow<T: Kind>(client: kube::Client, cache: Cache<T>, which: Changed, 
                 continue;
             }
             Ok(Event::InitApply(object)) => {
-                listed = Some(object);
+                listed = Some(object.0);
                 continue;
             }
             Ok(Event::InitDone) => listed.take(),
-            Ok(Event::Apply(object)) => Some(object),
+            Ok(Event::Apply(object)) => Some(object.0),
             Ok(Event::Delete(_)) => None,
             Err(error) => {
                 cache.set_live(&which.namespace, &which.name, false);

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::runtime::watcher::{self, Event};
 use longshore_api::service_env::{ServiceFact, ServicePortFact};
+use longshore_transport::client::Typed;
 use longshore_util::{Tasks, atomic};
 use tokio::sync::watch;
 
@@ -110,7 +111,7 @@ async fn follow(client: kube::Client, sender: watch::Sender<Known>) {
     let mut table = Table::new();
     let mut fresh = Table::new();
     let mut delay = RETRY;
-    let mut events = watcher::watcher(Api::<Service>::all(client), watcher::Config::default()).boxed();
+    let mut events = watcher::watcher(Api::<Typed<Service>>::all(client), watcher::Config::default()).boxed();
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => fresh.clear(),

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::watcher::{self, Event};
-use longshore_transport::client::brief;
+use longshore_transport::client::{Typed, brief};
 use longshore_util::Tasks;
 use longshore_util::backoff::Backoff;
 use tokio::time::{Instant, sleep};
@@ -44,7 +44,7 @@ pub(super) fn start(client: kube::Client, node: &str, mux: Arc<Mux>, mirrors: Op
 }
 
 async fn follow(client: kube::Client, config: watcher::Config, mut follower: Follower, seed: u64) {
-    let api: Api<Pod> = Api::all(client);
+    let api: Api<Typed<Pod>> = Api::all(client);
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(15), seed);
     let mut told = String::new();
     let mut last = Instant::now();
@@ -97,12 +97,12 @@ struct Follower {
 }
 
 impl Follower {
-    fn take(&mut self, event: Event<Pod>) {
+    fn take(&mut self, event: Event<Typed<Pod>>) {
         match event {
             Event::Init => self.listing = Some(Vec::new()),
             Event::InitApply(pod) => {
                 if let Some(listing) = &mut self.listing {
-                    listing.push(frugal(pod));
+                    listing.push(frugal(pod.0));
                 }
             }
             Event::InitDone => {
@@ -114,7 +114,7 @@ impl Follower {
                 self.mux.replace(SourceKind::Api, own);
             }
             Event::Apply(pod) => {
-                let pod = frugal(pod);
+                let pod = frugal(pod.0);
                 if !is_mirror(&pod) {
                     self.mux.apply(SourceKind::Api, pod);
                 } else if let Some(mirrors) = &self.mirrors {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use longshore_host::file::{Links, open_regular, read_within};
+use longshore_transport::client::Typed;
 use longshore_util::{Tasks, atomic};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -272,7 +273,7 @@ fn read(directory: &Path, alive: &BTreeSet<PodUid>) -> Vec<Pod> {
 fn read_one(path: &Path, uid: &PodUid) -> Result<Pod, String> {
     let file = open_regular(path, Links::Refuse).map_err(|error| error.to_string())?.ok_or("it is no regular file")?;
     let content = read_within(&file, LONGEST).map_err(|error| error.to_string())?;
-    let pod: Pod = serde_json::from_slice(&content).map_err(|error| error.to_string())?;
+    let Typed(pod): Typed<Pod> = serde_json::from_slice(&content).map_err(|error| error.to_string())?;
     let found = pod.metadata.uid.as_deref().unwrap_or_default();
     if found != uid.as_str() || pod.spec.is_none() {
         return Err(format!("it is of the pod {found:?}, not {:?}, or has no spec", uid.as_str()));

@@ -12,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use longshore_transport::client::brief;
+use longshore_transport::client::{Typed, brief};
 use longshore_util::Tasks;
 use longshore_util::backoff::Backoff;
 use parking_lot::Mutex;
@@ -371,7 +371,7 @@ impl State {
 }
 
 async fn perform(client: kube::Client, job: Job) -> (PodUid, Arc<PodStatus>, Outcome) {
-    let api: Api<Pod> = Api::namespaced(client, &job.key.namespace);
+    let api: Api<Typed<Pod>> = Api::namespaced(client, &job.key.namespace);
     let outcome = match timeout(DEADLINE, write(&api, &job)).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Outcome::Gone,
@@ -382,7 +382,7 @@ async fn perform(client: kube::Client, job: Job) -> (PodUid, Arc<PodStatus>, Out
 }
 
 /// Sends what differs and, when the pod is done, deletes the object.
-async fn write(api: &Api<Pod>, job: &Job) -> Result<Outcome, kube::Error> {
+async fn write(api: &Api<Typed<Pod>>, job: &Job) -> Result<Outcome, kube::Error> {
     let mut base = match &job.base {
         Some(base) => base.clone(),
         None => {

@@ -1,7 +1,6 @@
 //! The seam to the pure rules: turns their findings into causes.
 
 use k8s_openapi::api::core::v1::Pod;
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::error::Cause;
@@ -69,5 +68,5 @@ pub(crate) fn pod_causes(pod: &Value) -> Vec<Cause> {
 
 /// Returns a pod's class of service. Types were checked before.
 pub(crate) fn qos(pod: &Value) -> &'static str {
-    Pod::deserialize(pod).map_or("BestEffort", |pod| longshore_api::qos::of(&pod).as_str())
+    longshore_api::shape::read::<Pod>(pod).map_or("BestEffort", |pod| longshore_api::qos::of(&pod).as_str())
 }

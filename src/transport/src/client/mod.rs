@@ -10,11 +10,13 @@ mod deadline;
 mod explain;
 mod file;
 mod limit;
+mod typed;
 
 pub use connect::{ClientOptions, Clients, ClientsOptions};
 pub use explain::{brief, explain, is_unreachable};
 pub use file::{Kubeconfig, KubeconfigError, KubeconfigProblem};
 pub use limit::Rate;
+pub use typed::Typed;
 
 #[cfg(test)]
 mod tests;

@@ -155,13 +155,13 @@ pub(crate) fn quantity(value: &Value, at: &str, causes: &mut Vec<Cause>) {
 /// Returns the selector that an object holds at a pointer; what cannot be read selects nothing.
 pub(crate) fn selector_of(object: &Value, pointer: &str) -> LabelSelector {
     let Some(raw) = object.pointer(pointer) else { return LabelSelector::nothing() };
-    let raw = serde::Deserialize::deserialize(raw).ok();
+    let raw = longshore_api::shape::read(raw).ok();
     raw.and_then(|raw| LabelSelector::from_object(Some(&raw)).ok()).unwrap_or_else(LabelSelector::nothing)
 }
 
 /// Whether a label selector takes an object.
 pub(crate) fn selects(selector: &Value, object: &Value) -> bool {
-    let raw = serde::Deserialize::deserialize(selector).ok();
+    let raw = longshore_api::shape::read(selector).ok();
     let selector = raw.and_then(|raw| LabelSelector::from_object(Some(&raw)).ok());
     selector.is_some_and(|selector| selector.matches_object(object))
 }

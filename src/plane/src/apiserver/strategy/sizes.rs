@@ -3,7 +3,6 @@
 use k8s_openapi::api::core::v1::PodSpec;
 use longshore_api::qos;
 use longshore_api::quantity::Quantity;
-use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use crate::apiserver::error::Cause;
@@ -39,8 +38,11 @@ pub(crate) fn causes(pod: &Value, old: &Value, sent: &Value) -> Vec<Cause> {
         return vec![Cause::forbidden("", "windows pods cannot be resized")];
     }
     let mut causes = Vec::new();
-    let class =
-        |pod: &Value| pod.get("spec").and_then(|spec| PodSpec::deserialize(spec).ok()).map(|spec| qos::compute(&spec));
+    let class = |pod: &Value| {
+        pod.get("spec")
+            .and_then(|spec| longshore_api::shape::read::<PodSpec>(spec).ok())
+            .map(|spec| qos::compute(&spec))
+    };
     let given = text(old, "/status/qosClass");
     let before = if given.is_empty() { class(old).map(qos::Qos::as_str) } else { Some(given) };
     if before != class(pod).map(qos::Qos::as_str) {
