@@ -72,6 +72,8 @@ pub(crate) struct RequestInfo {
     pub(crate) attributes: Attributes,
     /// Path behind a subresource.
     pub(crate) rest: String,
+    /// Whether the path goes through a namespace to what it asks for.
+    pub(crate) in_namespace: bool,
 }
 
 /// Subresources of a namespace itself, not things inside one.
@@ -98,12 +100,14 @@ impl RequestInfo {
                 attributes.version = (*version).to_owned();
                 rest
             }
-            _ => return Self { attributes, rest: String::new() },
+            _ => return Self { attributes, ..Self::default() },
         };
         attributes.is_resource = true;
+        let mut in_namespace = false;
         let inside = match rest {
             ["namespaces", namespace, resource, ..] if !OF_NAMESPACES.contains(resource) => {
                 attributes.namespace = (*namespace).to_owned();
+                in_namespace = true;
                 &rest[2..]
             }
             // A namespace is in itself, as upstream's authorization sees it.
@@ -120,7 +124,7 @@ impl RequestInfo {
         if attributes.name.is_empty() && matches!(attributes.verb.as_str(), "list" | "watch") {
             attributes.name = only_name(&attributes.field_selector);
         }
-        Self { attributes, rest: tail }
+        Self { attributes, rest: tail, in_namespace }
     }
 }
 

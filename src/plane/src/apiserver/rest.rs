@@ -127,6 +127,10 @@ async fn asked(
     request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
     let attributes = &call.info.attributes;
+    if !resource.namespaced && call.info.in_namespace {
+        // Rights in that namespace were asked for, and they are none to what lies in no namespace.
+        return Err(ApiError::no_such_path());
+    }
     if resource.namespaced && attributes.namespace.is_empty() && !matches!(&*attributes.verb, "list" | "watch") {
         let by_name = !attributes.name.is_empty();
         return Err(if by_name { ApiError::no_such_path() } else { ApiError::method_not_allowed() });

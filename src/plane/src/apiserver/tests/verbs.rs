@@ -281,6 +281,11 @@ async fn paths_and_rights_are_checked_before_anything_else() {
     let server = Server::start().await;
     for (path, code) in [
         ("/api/v1/namespaces/a/widgets", 404),
+        ("/api/v1/namespaces/a/nodes", 404),
+        ("/api/v1/namespaces/a/nodes?watch=1&timeoutSeconds=1", 404),
+        ("/api/v1/namespaces/a/namespaces", 404),
+        ("/api/v1/namespaces/a/namespaces/a", 404),
+        ("/apis/rbac.authorization.k8s.io/v1/namespaces/a/clusterroles", 404),
         ("/apis/apps/v1/machines", 404),
         ("/api/v2/pods", 404),
         ("/nope", 404),
