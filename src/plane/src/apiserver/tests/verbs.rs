@@ -4,6 +4,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Server, config_map};
+use crate::apiserver::resources::ALL;
 use crate::apiserver::server::{Api, ApiLimits};
 
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
@@ -281,11 +282,8 @@ async fn paths_and_rights_are_checked_before_anything_else() {
     let server = Server::start().await;
     for (path, code) in [
         ("/api/v1/namespaces/a/widgets", 404),
-        ("/api/v1/namespaces/a/nodes", 404),
         ("/api/v1/namespaces/a/nodes?watch=1&timeoutSeconds=1", 404),
-        ("/api/v1/namespaces/a/namespaces", 404),
         ("/api/v1/namespaces/a/namespaces/a", 404),
-        ("/apis/rbac.authorization.k8s.io/v1/namespaces/a/clusterroles", 404),
         ("/apis/apps/v1/machines", 404),
         ("/api/v2/pods", 404),
         ("/nope", 404),
@@ -304,6 +302,29 @@ async fn paths_and_rights_are_checked_before_anything_else() {
         denied.body["message"],
         r#"configmaps is forbidden: User "nobody" cannot list resource "configmaps" in API group "" in the namespace "a""#
     );
+}
+
+/// A right in a namespace is none to what lies in no namespace: there is no way there through one.
+#[tokio::test]
+async fn every_kind_is_only_where_its_scope_has_it() {
+    let server = Server::start().await;
+    for kind in ALL {
+        let root = format!("/{}/{}", if kind.group.is_empty() { "api" } else { "apis" }, kind.api_version());
+        let plural = kind.plural;
+        let inside = format!("{root}/namespaces/a/{plural}");
+        let list = if kind.namespaced { 200 } else { 404 };
+        assert_eq!(server.get(&inside).await.code.as_u16(), list, "{inside}");
+        let made = server.post(&inside, json!({"metadata": {"name": "x"}})).await.code.as_u16();
+        assert_eq!(made == 404, !kind.namespaced, "POST {inside}: {made}");
+        let swept = server.delete(&inside, Value::Null).await.code.as_u16();
+        assert_eq!(swept == 404, !kind.namespaced, "DELETE {inside}: {swept}");
+        let everywhere = format!("{root}/{plural}");
+        assert_eq!(server.get(&everywhere).await.code.as_u16(), 200, "{everywhere}");
+        if kind.namespaced {
+            let made = server.post(&everywhere, json!({"metadata": {"name": "x"}})).await.code.as_u16();
+            assert_eq!(made, 405, "POST {everywhere}");
+        }
+    }
 }
 
 #[tokio::test]
