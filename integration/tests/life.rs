@@ -93,12 +93,7 @@ fn variables_from_a_file(cluster: &Cluster<'_>) -> Result<()> {
 
 /// Processes of the machine whose command line holds that word.
 fn processes(word: &str) -> usize {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
-    let is_meant = |entry: &std::fs::DirEntry| {
-        std::fs::read(entry.path().join("cmdline"))
-            .is_ok_and(|line| String::from_utf8_lossy(&line).split('\0').any(|part| part == word))
-    };
-    entries.flatten().filter(is_meant).count()
+    longshore_host::process::all().iter().filter(|process| process.command().iter().any(|part| part == word)).count()
 }
 
 /// A long time to sleep that no other run uses, be it in this process or another: processes are known by it.

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::Api;
 use kube::api::ListParams;
 use longshore_cri::{CriClient, RuntimeService as _, labels, v1};
+use longshore_host::process::{self, Process};
 use longshore_integration::churn::{self, Place};
 use longshore_integration::fuzz::{Kind, Life, Size};
 use serde_json::Value;
@@ -81,27 +82,13 @@ fn pid(info: &std::collections::BTreeMap<String, String>) -> Option<i32> {
 /// What the kernel says of a process, and what else of the runtime's works at this moment: whether a container lives on or the
 /// runtime only does not tell of its end.
 fn kernel_view(pid: i32) -> String {
-    let state = |pid: &str| {
-        let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        let command = read("cmdline").replace('\0', " ");
-        let stat = read("stat");
-        // Behind the name, which may have any letters in it.
-        let mut words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        (command, words.next().unwrap_or("gone").to_owned(), read("wchan"))
+    let shown = |process: &Process| {
+        let waits = std::fs::read_to_string(format!("/proc/{}/wchan", process.pid)).unwrap_or_default();
+        format!("{} waits in {waits}: {:.300}", process.pid, process.command().join(" "))
     };
-    let own = state(&pid.to_string());
-    let mut text = format!("{pid} is {own:?}");
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.bytes().all(|byte| byte.is_ascii_digit()) {
-            let (command, state, waits) = state(&name);
-            if command.contains("runc") {
-                let command: String = command.chars().take(300).collect();
-                text = format!("{text}; {name} {state} {waits} {command}");
-            }
-        }
-    }
-    text
+    let own = Process::read(pid).map_or_else(|| format!("{pid} is gone or a zombie"), |own| shown(&own));
+    let others = process::all().iter().map(shown).filter(|text| text.contains("runc")).collect::<Vec<_>>();
+    format!("{own}; {}", others.join("; "))
 }
 
 /// The bounds that the kernel has for a process.

@@ -72,7 +72,7 @@ impl From<serde_json::Error> for Misfit {
 }
 
 /// A value to be read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a Value);
 
 impl<'de> Deserializer<'de> for Reader<'de> {

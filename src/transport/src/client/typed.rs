@@ -7,12 +7,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use longshore_api::shape;
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// An object of the API that is read by way of a JSON value. Whatever it comes in (an answer, a watch's event, the buffer of
 /// an event whose type stands behind the object), one copy of the code reads its type, and there are a hundred types below a
 /// pod: this makes the program two megabytes smaller. What does not fit is named with its path.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct Typed<K>(pub K);
 
 impl<K> Deref for Typed<K> {
@@ -33,12 +34,6 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Typed<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = serde_json::Value::deserialize(deserializer)?;
         shape::read(&value).map(Self).map_err(D::Error::custom)
-    }
-}
-
-impl<K: Serialize> Serialize for Typed<K> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
     }
 }
 

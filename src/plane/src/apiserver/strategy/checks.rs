@@ -154,14 +154,14 @@ pub(crate) fn quantity(value: &Value, at: &str, causes: &mut Vec<Cause>) {
 
 /// Returns the selector that an object holds at a pointer; what cannot be read selects nothing.
 pub(crate) fn selector_of(object: &Value, pointer: &str) -> LabelSelector {
-    let Some(raw) = object.pointer(pointer) else { return LabelSelector::nothing() };
-    let raw = longshore_api::shape::read(raw).ok();
-    raw.and_then(|raw| LabelSelector::from_object(Some(&raw)).ok()).unwrap_or_else(LabelSelector::nothing)
+    object.pointer(pointer).and_then(selector).unwrap_or_else(LabelSelector::nothing)
+}
+
+fn selector(raw: &Value) -> Option<LabelSelector> {
+    LabelSelector::from_object(Some(&longshore_api::shape::read(raw).ok()?)).ok()
 }
 
 /// Whether a label selector takes an object.
-pub(crate) fn selects(selector: &Value, object: &Value) -> bool {
-    let raw = longshore_api::shape::read(selector).ok();
-    let selector = raw.and_then(|raw| LabelSelector::from_object(Some(&raw)).ok());
-    selector.is_some_and(|selector| selector.matches_object(object))
+pub(crate) fn selects(raw: &Value, object: &Value) -> bool {
+    selector(raw).is_some_and(|selector| selector.matches_object(object))
 }
